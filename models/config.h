@@ -18,11 +18,11 @@ struct RopeConfig {
   int64_t rotary_dim = 0;  // D * partial_rotary_factor
   double factor = 1.0;
   int64_t original_max_positions = 0;
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;        // llama3
-  double beta_fast = 32.0, beta_slow = 1.0;                    // yarn
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;               // llama3
+  double beta_fast = 32.0, beta_slow = 1.0;                           // yarn
   double attention_factor = 0.0, mscale = 0.0, mscale_all_dim = 0.0;  // 0: not given
-  bool truncate = true;                                        // yarn: round the correction range
-  std::vector<double> short_factor, long_factor;               // longrope
+  bool truncate = true;                           // yarn: round the correction range
+  std::vector<double> short_factor, long_factor;  // longrope
 };
 
 struct ModelConfig {
@@ -35,15 +35,15 @@ struct ModelConfig {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   float rms_eps = 1e-5f;
-  bool qk_norm = false;         // Qwen3
-  bool qkv_bias = false;        // Qwen2, attention_bias
-  bool o_bias = false;          // attention_bias of Llama
+  bool qk_norm = false;   // Qwen3
+  bool qkv_bias = false;  // Qwen2, attention_bias
+  bool o_bias = false;    // attention_bias of Llama
   bool mlp_bias = false;
   bool tied_embeddings = false;
-  std::vector<int> window;      // [layers] sliding window in tokens, 0: full attention
+  std::vector<int> window;  // [layers] sliding window in tokens, 0: full attention
   RopeConfig rope;
-  int64_t max_positions = 0;    // context the checkpoint was made for, scaling included
-  std::string dtype;            // of the checkpoint: "float32", "bfloat16", "float16"
+  int64_t max_positions = 0;  // context the checkpoint was made for, scaling included
+  std::string dtype;          // of the checkpoint: "float32", "bfloat16", "float16"
 
   std::vector<int32_t> eos_tokens;  // generation_config over config; any of them ends a text
   int32_t bos_token = -1;

@@ -38,7 +38,8 @@ class WeightBinder {
   // A small f32 vector, replicated on every rank.
   virtual void vector(std::string_view name, const float*& field, int64_t size) = 0;
   // Stored matrices of equal inputs `k`, stacked into one Linear in the given order. Biases of the
-  // parts are bound where `bias` is true (required then, refused in the file otherwise).
+  // parts are bound where `bias` is true (required then, refused in the file otherwise); with
+  // Split::rows only rank 0 has it, since the products of all ranks are summed.
   virtual void linear(std::initializer_list<LinearPart> parts, LinearWeight& field, int64_t k,
                       Split split, bool bias) = 0;
   // `field` is the same memory as an already bound weight.
@@ -47,11 +48,11 @@ class WeightBinder {
 
 // The step's inputs on the device, as views into the executor's step buffers.
 struct Step {
-  std::span<const int32_t> tokens;      // [T]
-  std::span<const int32_t> positions;   // [T]
+  std::span<const int32_t> tokens;     // [T]
+  std::span<const int32_t> positions;  // [T]
   // Per KV group: slot of each token, and the sequences with that group's page tables.
   struct Group {
-    std::span<const int32_t> slots;               // [T]
+    std::span<const int32_t> slots;  // [T]
     std::span<const AttentionSequence> sequences;
   };
   std::span<const Group> groups;
