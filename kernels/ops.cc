@@ -48,10 +48,9 @@ void add_rmsnorm(const Ctx& c, Tensor out, Tensor residual, Tensor delta, const 
   expect("add_rmsnorm.residual", residual, kF32, {rows, cols});
   expect("add_rmsnorm.delta", delta, kF32, {rows, cols});
   if (rows.value == 0) return;
-  const AddRmsNormParams p{out.row<float>(0),      residual.row<float>(0), delta.row<float>(0),
-                           rows.value,             cols.value,             out.strides[0],
-                           residual.strides[0],    delta.strides[0],       weight,
-                           eps};
+  const AddRmsNormParams p{
+      out.row<float>(0), residual.row<float>(0), delta.row<float>(0), rows.value, cols.value,
+      out.strides[0],    residual.strides[0],    delta.strides[0],    weight,     eps};
   MR_DISPATCH(add_rmsnorm, p);
 }
 
@@ -120,8 +119,8 @@ void kv_append(const Ctx& c, const KvLayer& kv, Tensor k, Tensor v,
   expect_heads_contiguous("kv_append.v", v);
   expect_size("kv_append.slots", static_cast<int64_t>(slots.size()), rows);
   if (rows.value == 0) return;
-  const KvAppendParams p{kv,           k.row<float>(0), v.row<float>(0), rows.value,
-                         k.strides[0], v.strides[0],    slots};
+  const KvAppendParams p{
+      kv, k.row<float>(0), v.row<float>(0), rows.value, k.strides[0], v.strides[0], slots};
   MR_DISPATCH(kv_append, p);
 }
 
@@ -134,8 +133,10 @@ void attention(const Ctx& c, Tensor out, Tensor q, const KvLayer& kv,
   expect_heads_contiguous("attention.out", out);
   MR_CHECK_OP(heads.value % kv.kv_heads, ==, 0);
   if (rows.value == 0) return;
-  const AttentionParams p{out.row<float>(0), q.row<float>(0), heads.value, out.strides[0],
-                          q.strides[0],      kv,              sequences,   scale};
+  const AttentionParams p{out.row<float>(0), q.row<float>(0),
+                          heads.value,       out.strides[0],
+                          q.strides[0],      kv,
+                          sequences,         scale};
   MR_DISPATCH(attention, p);
 }
 
@@ -171,8 +172,8 @@ void sample(const Ctx& c, std::span<SampledToken> sampled, Tensor logits,
   expect_size("sample.sampled", static_cast<int64_t>(sampled.size()), count);
   expect_size("sample.rows", static_cast<int64_t>(rows.size()), count);
   if (count.value == 0) return;
-  const SampleParams p{sampled,           logits.row<float>(0), count.value,   vocab.value,
-                       logits.strides[0], rows,                 invalid_tokens};
+  const SampleParams p{sampled, logits.row<float>(0), count.value, vocab.value, logits.strides[0],
+                       rows,    invalid_tokens};
   MR_DISPATCH(sample, p);
 }
 
@@ -184,8 +185,9 @@ void score_tokens(const Ctx& c, std::span<SampledToken> scores, Tensor logits,
   expect_size("score_tokens.scores", static_cast<int64_t>(scores.size()), count);
   expect_size("score_tokens.targets", static_cast<int64_t>(targets.size()), count);
   if (count.value == 0) return;
-  const ScoreParams p{scores,            logits.row<float>(0), count.value, vocab.value,
-                      logits.strides[0], targets,              num_top,     invalid_tokens};
+  const ScoreParams p{scores,      logits.row<float>(0), count.value,
+                      vocab.value, logits.strides[0],    targets,
+                      num_top,     invalid_tokens};
   MR_DISPATCH(score_tokens, p);
 }
 

@@ -1,6 +1,7 @@
-// Executor: turns a StepPlan into sampled tokens. Two step slots: the engine thread fills and submits
-// one while the device thread computes the other. The token that a running sequence feeds into a
-// step may still be on the device (sampled by the previous step); the executor keeps it there.
+// Executor: turns a StepPlan into sampled tokens. Two step slots: the engine thread fills and
+// submits one while the device thread computes the other. The token that a running sequence feeds
+// into a step may still be on the device (sampled by the previous step); the executor keeps it
+// there.
 //
 // A virtual interface for one reason: tests drive the engine with a scripted executor.
 #pragma once
@@ -21,8 +22,8 @@ struct KvGroupInfo {
 };
 
 struct ExecutorInfo {
-  int64_t vocab = 0;       // rows of logits
-  int block_size = 16;     // tokens
+  int64_t vocab = 0;    // rows of logits
+  int block_size = 16;  // tokens
   int max_num_seqs = 0;
   int max_num_batched_tokens = 0;
   std::vector<KvGroupInfo> groups;
@@ -30,14 +31,14 @@ struct ExecutorInfo {
 
 // One sequence's part of a step.
 struct StepSequence {
-  int32_t slot = -1;        // 0..max_num_seqs-1; the executor keeps per-slot sampling state
-  int32_t start = 0;        // first position computed
-  int32_t count = 0;        // rows, >= 1
+  int32_t slot = -1;  // 0..max_num_seqs-1; the executor keeps per-slot sampling state
+  int32_t start = 0;  // first position computed
+  int32_t count = 0;  // rows, >= 1
   // The tokens of positions [start, start + count). Where the last one was sampled by a step that
   // has not been taken yet, `from_device` is true and tokens has count - 1 entries.
   std::vector<Token> tokens;
   bool from_device = false;
-  bool sample = false;      // the last row's logits choose the next token
+  bool sample = false;  // the last row's logits choose the next token
   // Full page tables per group: block of position p is blocks[g][p / block_size]; -1 outside a
   // sliding window.
   std::vector<std::vector<int32_t>> blocks;
@@ -50,7 +51,7 @@ struct StepSequence {
     SamplingParams sampling;
     StopRules stop;
     std::vector<Token> eos_tokens;
-    std::vector<Token> tokens;     // prompt + generated
+    std::vector<Token> tokens;  // prompt + generated
     int32_t prompt_size = 0;
   };
   std::optional<Begin> begin;
