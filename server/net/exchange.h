@@ -2,8 +2,8 @@
 // handler that answers; every method belongs to the io thread. An exchange that is dropped without
 // an answer answers 500 by itself.
 //
-// Answering: either respond() once, or begin_stream(), write()..., end_stream(). Writes never block:
-// bytes are joined in one buffer of which one write at a time goes to the socket.
+// Answering: either respond() once, or begin_stream(), write()..., end_stream(). Writes never
+// block: bytes are joined in one buffer of which one write at a time goes to the socket.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // HttpServer: listens on TCP or a Unix socket, reads HTTP/1.1 requests with every limit below, and
-// hands each to the handler as an Exchange. One io thread runs all of it, the handler included, so a
-// handler must return at once. Owned by the application; its methods may be called by any thread.
+// hands each to the handler as an Exchange. One io thread runs all of it, the handler included, so
+// a handler must return at once. Owned by the application; its methods may be called by any thread.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ struct ServerOptions {
   std::chrono::milliseconds body_timeout{60'000};    // end of headers to end of body; 408
   std::chrono::milliseconds write_stall_timeout{30'000};
   std::chrono::milliseconds stream_comment_interval{15'000};  // silence before ": keepalive"
-  size_t high_water_bytes = 64 << 10;  // Exchange::congested
-  size_t max_backlog_bytes = 8 << 20;  // hard cap of a stream's unread bytes
+  size_t high_water_bytes = 64 << 10;                         // Exchange::congested
+  size_t max_backlog_bytes = 8 << 20;                         // hard cap of a stream's unread bytes
 
   // Makes the answer to what is refused before any handler sees it.
   std::function<HttpResponse(int status, const std::string& message)> make_error;

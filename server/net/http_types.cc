@@ -19,8 +19,8 @@ std::string_view HttpRequest::header(std::string_view name) const {
 }
 
 size_t HttpRequest::header_count(std::string_view name) const {
-  return static_cast<size_t>(std::count_if(headers.begin(), headers.end(),
-                                           [&](const auto& header) { return header.first == name; }));
+  return static_cast<size_t>(std::count_if(
+      headers.begin(), headers.end(), [&](const auto& header) { return header.first == name; }));
 }
 
 std::string_view status_reason(int status) {
@@ -88,8 +88,8 @@ std::string to_lower(std::string_view text) {
 }
 
 bool equals_ignoring_case(std::string_view a, std::string_view b) {
-  return a.size() == b.size() &&
-         std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [](char x, char y) { return lower(x) == lower(y); });
 }
 
 }  // namespace millrace::net

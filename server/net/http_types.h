@@ -39,8 +39,8 @@ struct HttpResponse {
 
 std::string_view status_reason(int status);
 
-// The status line and all headers up to the blank line. `framing` is the length or transfer-encoding
-// header, without line end.
+// The status line and all headers up to the blank line. `framing` is the length or
+// transfer-encoding header, without line end.
 std::string response_head(const HttpResponse& response, std::string_view framing, bool close);
 
 // "Tue, 01 Dec 2026 00:00:00 GMT", computed once a second. io thread only.

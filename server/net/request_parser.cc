@@ -100,7 +100,8 @@ void RequestParser::check_header() {
   const size_t num_encodings = message.count(http::field::transfer_encoding);
   if (num_encodings > 0) {
     if (has_length || http_1_0_ || num_encodings > 1) {
-      return fail(400, "Transfer-Encoding must come once, in HTTP/1.1, and without Content-Length.");
+      return fail(400,
+                  "Transfer-Encoding must come once, in HTTP/1.1, and without Content-Length.");
     }
     if (!equals_ignoring_case(trim_blanks(view(message[http::field::transfer_encoding])),
                               "chunked")) {

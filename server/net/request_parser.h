@@ -1,5 +1,5 @@
-// RequestParser: bytes of one connection in, one HTTP/1.1 request out. It touches no socket, so every
-// misuse can be tested as text. Owned by a connection; io thread only.
+// RequestParser: bytes of one connection in, one HTTP/1.1 request out. It touches no socket, so
+// every misuse can be tested as text. Owned by a connection; io thread only.
 #pragma once
 
 #include <cstdint>
