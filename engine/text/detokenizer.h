@@ -13,6 +13,8 @@ namespace millrace {
 
 struct DetokenizerOptions {
   bool skip_special_tokens = true;
+  // Accepted for the sake of clients: an added token carries no space of its own here, so both
+  // values give the same text.
   bool spaces_between_special_tokens = true;
   bool at_text_start = true;  // false when the tokens continue a prompt
 };

@@ -3,7 +3,7 @@
 // One owner, one thread.
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +12,7 @@ namespace millrace {
 
 class StopMatcher {
  public:
+  // Empty stop strings never match.
   explicit StopMatcher(std::vector<std::string> stops, bool include_stop = false);
 
   struct Result {
@@ -25,7 +26,18 @@ class StopMatcher {
   size_t held_bytes() const { return held_.size(); }
 
  private:
-  struct Node;  // Aho-Corasick
+  struct Node {  // of an Aho-Corasick automaton; children are a linked list of siblings
+    char byte = 0;
+    int first_child = -1, next_sibling = -1;
+    int fail = 0;      // longest proper suffix that is a node
+    int depth = 0;
+    int matched = -1;  // longest stop string that ends here
+  };
+  int child(int node, char byte) const;
+  int step(int node, char byte) const;
+  void insert(int stop);
+  void link();
+
   std::vector<std::string> stops_;
   bool include_stop_;
   std::vector<Node> nodes_;
