@@ -18,6 +18,7 @@
 
 namespace millrace {
 
+class TensorCatalog;
 class Tokenizer;
 
 enum class CheckpointFormat : uint8_t { gguf, safetensors };
@@ -58,6 +59,12 @@ class Checkpoint {
   // Binds every weight of `model` into memory owned by `store`. Uses all of `threads`.
   virtual Status load_weights(Model& model, const TensorParallel& tp, WeightType type, int threads,
                               WeightStore& store, const LoadProgress& progress) = 0;
+
+ protected:
+  // Null if the checkpoint has no tensors of its own.
+  virtual const TensorCatalog* catalog() const { return nullptr; }
+  friend StatusOr<uint64_t> planned_weight_bytes(const Checkpoint& checkpoint,
+                                                 const TensorParallel& tp, WeightType type);
 };
 
 // Bytes that load_weights would need, from shapes alone.
