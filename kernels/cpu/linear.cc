@@ -1,0 +1,86 @@
+#include "kernels/cpu/linear.h"
+
+#include "kernels/cpu/cpu.h"
+
+namespace millrace::cpu {
+namespace {
+
+// Below this many elements converting x costs less than waking the other threads for it.
+constexpr int64_t kSerialConversion = 16384;
+
+LinearKernels kernels_of(CpuLevel level) {
+  switch (level) {
+    case CpuLevel::reference: return linear_kernels_reference();
+    case CpuLevel::avx2: return linear_kernels_avx2();
+    case CpuLevel::avx512: return linear_kernels_avx512();
+  }
+  fatal("no such CPU level");
+}
+
+int64_t value_bytes(WeightFormat format, const LinearKernels& kernels) {
+  switch (format) {
+    case WeightFormat::f32: return 4;
+    case WeightFormat::bf16: return 2;
+    case WeightFormat::int8_g32: return kernels.int8_code_bytes;
+    case WeightFormat::int4_g32: return 1;
+  }
+  return 4;
+}
+
+LinearTask plain_task(const LinearParams& p) {
+  const LinearWeight& w = p.weight;
+  LinearTask t{};
+  t.format = w.format;
+  t.panels = w.panels;
+  t.scales = w.scales;
+  t.minima = w.minima;
+  t.bias = w.bias;
+  t.panel_bytes = panel_bytes(w.format, w.k);
+  t.panel_scales = panel_scale_bytes(w.format, w.k) / 2;
+  t.rows = p.rows;
+  t.n = w.n;
+  t.k = w.k;
+  t.groups = (w.k + kGroup - 1) / kGroup;
+  t.x = p.x;
+  t.x_stride = p.x_stride;
+  t.out = p.out;
+  t.out_stride = p.out_stride;
+  return t;
+}
+
+void take_scratch(LinearTask& t, const LinearKernels& kernels, Scratch& scratch) {
+  if (t.format == WeightFormat::f32) {
+    t.values = const_cast<char*>(reinterpret_cast<const char*>(t.x));
+    t.value_stride = t.x_stride * 4;
+    return;
+  }
+  const int64_t row_bytes = padded_k(t.format, t.k) * value_bytes(t.format, kernels);
+  t.value_stride = (row_bytes + 63) / 64 * 64;
+  t.values = static_cast<char*>(scratch.bytes(static_cast<size_t>(t.rows * t.value_stride)));
+  if (t.format == WeightFormat::bf16) return;
+  const auto bytes = static_cast<size_t>(t.rows * t.groups) * 4;
+  t.value_scales = static_cast<float*>(scratch.bytes(bytes));
+  t.corrections = static_cast<int32_t*>(scratch.bytes(bytes));
+  t.minimum_factors = static_cast<float*>(scratch.bytes(bytes));
+}
+
+}  // namespace
+
+void linear(const Ctx& c, const LinearParams& p) {
+  const LinearKernels kernels = kernels_of(c.cpu_level);
+  LinearTask t = plain_task(p);
+  Scratch scratch(*c.arena);
+  take_scratch(t, kernels, scratch);
+  if (c.dry_run()) return;
+  if (t.format != WeightFormat::f32) {
+    const auto convert = [&](int64_t begin, int64_t end) { kernels.convert(t, begin, end); };
+    if (t.rows * t.k <= kSerialConversion)
+      convert(0, t.rows);
+    else
+      c.pool->split(t.rows, convert);
+  }
+  c.pool->split((t.n + kUnit - 1) / kUnit,
+                [&](int64_t begin, int64_t end) { kernels.multiply(t, begin, end); });
+}
+
+}  // namespace millrace::cpu

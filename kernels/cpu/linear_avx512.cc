@@ -1,0 +1,368 @@
+// y = x W^T with AVX-512 (BF16, VNNI). A tile is R rows by NV vectors of 16 columns whose
+// accumulators stay in registers while k advances; tiles are separate functions, fully unrolled,
+// because the compiler otherwise keeps the accumulators on the stack.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include "kernels/cpu/linear.h"
+
+namespace millrace::cpu {
+namespace {
+
+constexpr int kFloatRows = 6;  // 6 x 4 accumulators, 4 weights and a broadcast fit 32 registers
+constexpr int kIntRows = 3;    // an integer and a float accumulator each
+
+// Bytes of a panel that stay in the second-level cache while all rows pass.
+constexpr int64_t kBlockBytes = 384 << 10;
+
+struct Tile {
+  const char* w;           // weights of the first k step and column
+  const uint16_t* scales;  // of the first group and column
+  const uint16_t* minima;
+  const char* x;          // [R] rows at the first k step
+  int64_t x_stride;       // bytes
+  const float* x_scales;  // [R] rows at the first group
+  const int32_t* corrections;
+  const float* minimum_factors;
+  int64_t groups;  // row stride of the three above
+  int64_t steps;   // k elements (f32), pairs (bf16) or groups
+  float* out;
+  int64_t out_stride;
+  const float* bias;  // at the first column; null unless this is the last block of k
+  int64_t columns;    // valid ones from the first column on
+  bool first;         // first block of k: the chains begin at zero
+};
+using TileFunction = void (*)(const Tile&);
+
+inline __mmask16 column_mask(int64_t columns, int v) {
+  const int64_t left = columns - 16 * v;
+  return static_cast<__mmask16>(left >= 16 ? 0xffff : left <= 0 ? 0 : (1 << left) - 1);
+}
+
+template <int R, int NV>
+inline __attribute__((always_inline)) void load_tile(const Tile& t, __m512 (&acc)[R][NV]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v)
+      acc[r][v] = t.first ? _mm512_setzero_ps()
+                          : _mm512_maskz_loadu_ps(column_mask(t.columns, v),
+                                                  t.out + r * t.out_stride + 16 * v);
+}
+
+template <int R, int NV>
+inline __attribute__((always_inline)) void store_tile(const Tile& t, const __m512 (&acc)[R][NV]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < NV; ++v) {
+    const __mmask16 mask = column_mask(t.columns, v);
+    const __m512 bias = t.bias ? _mm512_maskz_loadu_ps(mask, t.bias + 16 * v) : _mm512_setzero_ps();
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+      _mm512_mask_storeu_ps(t.out + r * t.out_stride + 16 * v, mask,
+                            t.bias ? _mm512_add_ps(acc[r][v], bias) : acc[r][v]);
+  }
+}
+
+template <int R, int NV>
+__attribute__((noinline)) void tile_f32(const Tile& t) {
+  __m512 acc[R][NV];
+  load_tile(t, acc);
+  const char* w = t.w;
+  for (int64_t k = 0; k < t.steps; ++k, w += kPanel * 4) {
+    __m512 weight[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_ps(w + 64 * v);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512 x = _mm512_set1_ps(reinterpret_cast<const float*>(t.x + r * t.x_stride)[k]);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) acc[r][v] = _mm512_fmadd_ps(x, weight[v], acc[r][v]);
+    }
+  }
+  store_tile(t, acc);
+}
+
+template <int R, int NV>
+__attribute__((noinline)) void tile_bf16(const Tile& t) {
+  __m512 acc[R][NV];
+  load_tile(t, acc);
+  const char* w = t.w;
+  for (int64_t pair = 0; pair < t.steps; ++pair, w += kPanel * 4) {
+    __m512i weight[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_si512(w + 64 * v);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512i x =
+          _mm512_set1_epi32(reinterpret_cast<const int32_t*>(t.x + r * t.x_stride)[pair]);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v)
+        acc[r][v] = _mm512_dpbf16_ps(acc[r][v], reinterpret_cast<__m512bh>(x),
+                                     reinterpret_cast<__m512bh>(weight[v]));
+    }
+  }
+  store_tile(t, acc);
+}
+
+// Four more k of a group for all rows: dot += weight (unsigned) * x (signed).
+template <int R, int NV>
+inline __attribute__((always_inline)) void dot_quad(__m512i (&dot)[R][NV],
+                                                    const __m512i (&weight)[NV], const char* x,
+                                                    int64_t x_stride) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const __m512i codes = _mm512_set1_epi32(*reinterpret_cast<const int32_t*>(x + r * x_stride));
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], weight[v], codes);
+  }
+}
+
+inline __m512 load_f16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
+// acc += dot * (weight scale * x scale) (+ minimum * minimum factor), for one group.
+template <int R, int NV, bool kMinima>
+inline __attribute__((always_inline)) void add_group(const Tile& t, int64_t g,
+                                                     const __m512i (&dot)[R][NV],
+                                                     __m512 (&acc)[R][NV]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < NV; ++v) {
+    const __m512 scale = load_f16(t.scales + g * kPanel + 16 * v);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(t.x_scales[r * t.groups + g]));
+      acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), both, acc[r][v]);
+    }
+    if constexpr (kMinima) {
+      const __m512 minimum = load_f16(t.minima + g * kPanel + 16 * v);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r)
+        acc[r][v] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(t.minimum_factors[r * t.groups + g]),
+                                    acc[r][v]);
+    }
+  }
+}
+
+template <int R, int NV, bool kMinima>
+__attribute__((noinline)) void tile_int8(const Tile& t) {
+  __m512 acc[R][NV];
+  load_tile(t, acc);
+  const char* w = t.w;
+  for (int64_t g = 0; g < t.steps; ++g) {
+    __m512i dot[R][NV];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_set1_epi32(t.corrections[r * t.groups + g]);
+#pragma GCC unroll 8
+    for (int quad = 0; quad < kGroup / 4; ++quad, w += kPanel * 4) {
+      __m512i weight[NV];
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_si512(w + 64 * v);
+      dot_quad<R, NV>(dot, weight, t.x + g * kGroup + quad * 4, t.x_stride);
+    }
+    add_group<R, NV, kMinima>(t, g, dot, acc);
+  }
+  store_tile(t, acc);
+}
+
+template <int R, int NV>
+__attribute__((noinline)) void tile_int4(const Tile& t) {
+  const __m512i low_nibbles = _mm512_set1_epi8(15);
+  __m512 acc[R][NV];
+  load_tile(t, acc);
+  const char* w = t.w;
+  for (int64_t g = 0; g < t.steps; ++g) {
+    __m512i dot[R][NV];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_setzero_si512();
+#pragma GCC unroll 4
+    for (int oct = 0; oct < kGroup / 8; ++oct, w += kPanel * 4) {
+      // The codes are loaded once for each half: keeping both halves would need more registers.
+      const char* x = t.x + g * kGroup + oct * 8;
+      __m512i codes[NV];
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v)
+        codes[v] = _mm512_and_si512(_mm512_loadu_si512(w + 64 * v), low_nibbles);
+      dot_quad<R, NV>(dot, codes, x, t.x_stride);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v)
+        codes[v] =
+            _mm512_and_si512(_mm512_srli_epi16(_mm512_loadu_si512(w + 64 * v), 4), low_nibbles);
+      dot_quad<R, NV>(dot, codes, x + 4, t.x_stride);
+    }
+    add_group<R, NV, true>(t, g, dot, acc);
+  }
+  store_tile(t, acc);
+}
+
+// What a format's tiles step over: k elements and bytes of a panel per step.
+struct FormatTiles {
+  int64_t k_per_step, weight_step, x_step;  // x_step in bytes
+  int max_rows;
+  bool integer;
+  TileFunction tiles[2][kFloatRows];  // [half panel, full panel][rows - 1]
+};
+
+#define MR_TILES(tile)                                                          \
+  {                                                                             \
+    {tile<1, 2>, tile<2, 2>, tile<3, 2>, tile<4, 2>, tile<5, 2>, tile<6, 2>}, { \
+      tile<1, 4>, tile<2, 4>, tile<3, 4>, tile<4, 4>, tile<5, 4>, tile<6, 4>    \
+    }                                                                           \
+  }
+constexpr FormatTiles kF32Tiles = {1, kPanel * 4, 4, kFloatRows, false, MR_TILES(tile_f32)};
+constexpr FormatTiles kBf16Tiles = {2, kPanel * 4, 4, kFloatRows, false, MR_TILES(tile_bf16)};
+#undef MR_TILES
+constexpr FormatTiles kInt8Tiles = {
+    kGroup,
+    kPanel* kGroup,
+    kGroup,
+    kIntRows,
+    true,
+    {{tile_int8<1, 2, false>, tile_int8<2, 2, false>, tile_int8<3, 2, false>},
+     {tile_int8<1, 4, false>, tile_int8<2, 4, false>, tile_int8<3, 4, false>}}};
+constexpr FormatTiles kInt8MinimaTiles = {
+    kGroup,
+    kPanel* kGroup,
+    kGroup,
+    kIntRows,
+    true,
+    {{tile_int8<1, 2, true>, tile_int8<2, 2, true>, tile_int8<3, 2, true>},
+     {tile_int8<1, 4, true>, tile_int8<2, 4, true>, tile_int8<3, 4, true>}}};
+constexpr FormatTiles kInt4Tiles = {kGroup,
+                                    kPanel* kGroup / 2,
+                                    kGroup,
+                                    kIntRows,
+                                    true,
+                                    {{tile_int4<1, 2>, tile_int4<2, 2>, tile_int4<3, 2>},
+                                     {tile_int4<1, 4>, tile_int4<2, 4>, tile_int4<3, 4>}}};
+
+const FormatTiles& tiles_of(const LinearTask& t) {
+  switch (t.format) {
+    case WeightFormat::f32: return kF32Tiles;
+    case WeightFormat::bf16: return kBf16Tiles;
+    case WeightFormat::int8_g32: return t.minima ? kInt8MinimaTiles : kInt8Tiles;
+    case WeightFormat::int4_g32: return kInt4Tiles;
+  }
+  return kF32Tiles;
+}
+
+// The tile at k step `step` and column `column`, for row 0.
+Tile first_tile(const LinearTask& t, const FormatTiles& f, int64_t column, int64_t step) {
+  const int64_t panel = column / kPanel, c = column % kPanel;
+  Tile tile{};
+  tile.w = reinterpret_cast<const char*>(t.panels) + panel * t.panel_bytes + step * f.weight_step +
+           c * 4;
+  if (f.integer) {
+    const int64_t at = panel * t.panel_scales + step * kPanel + c;
+    tile.scales = t.scales + at;
+    tile.minima = t.minima ? t.minima + at : nullptr;
+    tile.x_scales = t.value_scales + step;
+    tile.corrections = t.corrections + step;
+    tile.minimum_factors = t.minimum_factors + step;
+    tile.groups = t.groups;
+  }
+  tile.x = t.values + step * f.x_step;
+  tile.x_stride = t.value_stride;
+  tile.out = t.out + column;
+  tile.out_stride = t.out_stride;
+  tile.columns = t.n - column;
+  tile.first = step == 0;
+  return tile;
+}
+
+// All rows, in tiles of nearly equal height.
+void pass_rows(const LinearTask& t, const FormatTiles& f, bool full, Tile tile) {
+  const int64_t tiles = (t.rows + f.max_rows - 1) / f.max_rows;
+  for (int64_t i = 0, row = 0; i < tiles; ++i) {
+    const int64_t height = t.rows * (i + 1) / tiles - row;
+    f.tiles[full ? 1 : 0][height - 1](tile);
+    row += height;
+    tile.x += height * tile.x_stride;
+    tile.out += height * tile.out_stride;
+    if (f.integer) {
+      tile.x_scales += height * tile.groups;
+      tile.corrections += height * tile.groups;
+      tile.minimum_factors += height * tile.groups;
+    }
+  }
+}
+
+void multiply(const LinearTask& t, int64_t begin, int64_t end) {
+  const FormatTiles& f = tiles_of(t);
+  const int64_t steps = (t.k + f.k_per_step - 1) / f.k_per_step;
+  const bool one_pass = t.rows <= f.max_rows;
+  const int64_t block = one_pass ? steps : kBlockBytes / f.weight_step;
+  for (int64_t unit = begin; unit < end;) {
+    const bool full = unit % 2 == 0 && unit + 1 < end;
+    for (int64_t step = 0; step < steps; step += block) {
+      Tile tile = first_tile(t, f, unit * kUnit, step);
+      tile.steps = steps - step < block ? steps - step : block;
+      const bool last = step + tile.steps == steps;
+      tile.bias = last && t.bias ? t.bias + unit * kUnit : nullptr;
+      pass_rows(t, f, full, tile);
+    }
+    unit += full ? 2 : 1;
+  }
+}
+
+inline __mmask16 element_mask(int64_t left) { return column_mask(left, 0); }
+
+void convert_bf16(const LinearTask& t, int64_t row) {
+  const float* x = t.x + row * t.x_stride;
+  char* out = t.values + row * t.value_stride;
+  for (int64_t k = 0; k < t.k; k += 32) {
+    const __m512 low = _mm512_maskz_loadu_ps(element_mask(t.k - k), x + k);
+    const __m512 high = _mm512_maskz_loadu_ps(element_mask(t.k - k - 16), x + k + 16);
+    const __m512bh pairs = _mm512_cvtne2ps_pbh(high, low);
+    _mm512_storeu_si512(out + 2 * k, reinterpret_cast<__m512i>(pairs));
+  }
+}
+
+void convert_group(const LinearTask& t, int64_t row, int64_t g) {
+  const float* x = t.x + row * t.x_stride + g * kGroup;
+  const int64_t left = t.k - g * kGroup;
+  const __m512 low = _mm512_maskz_loadu_ps(element_mask(left), x);
+  const __m512 high = _mm512_maskz_loadu_ps(element_mask(left - 16), x + 16);
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  const int32_t largest_bits = _mm512_reduce_max_epi32(
+      _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(low), magnitude),
+                       _mm512_and_si512(_mm512_castps_si512(high), magnitude)));
+  const float largest = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(largest_bits)));
+  const float scale = largest / 127.0f;
+  const __m512 inverse = _mm512_set1_ps(largest >= kLeastMagnitude ? 127.0f / largest : 0.0f);
+  // A NaN converts to the least integer and saturates to -128.
+  const __m512i q_low = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
+  const __m512i q_high = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
+  const __m128i codes_low = _mm512_cvtsepi32_epi8(q_low);
+  const __m128i codes_high = _mm512_cvtsepi32_epi8(q_high);
+  char* out = t.values + row * t.value_stride + g * kGroup;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), codes_low);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), codes_high);
+  const int32_t sum = _mm512_reduce_add_epi32(
+      _mm512_add_epi32(_mm512_cvtepi8_epi32(codes_low), _mm512_cvtepi8_epi32(codes_high)));
+  const int64_t at = row * t.groups + g;
+  t.value_scales[at] = scale;
+  t.corrections[at] = -128 * sum;
+  t.minimum_factors[at] = scale * static_cast<float>(sum);
+}
+
+void convert(const LinearTask& t, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    if (t.format == WeightFormat::bf16)
+      convert_bf16(t, row);
+    else
+      for (int64_t g = 0; g < t.groups; ++g) convert_group(t, row, g);
+  }
+}
+
+}  // namespace
+
+LinearKernels linear_kernels_avx512() { return {1, convert, multiply}; }
+
+}  // namespace millrace::cpu
