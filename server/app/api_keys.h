@@ -21,8 +21,8 @@ class ApiKeys {
   static StatusOr<ApiKeys> load(std::vector<std::string> keys, const std::string& file);
 
   bool required() const { return !digests_.empty(); }
-  // True if no key is required, or the request carries exactly one Authorization header with a known
-  // bearer key. Its time does not depend on how much of a key matches.
+  // True if no key is required, or the request carries exactly one Authorization header with a
+  // known bearer key. Its time does not depend on how much of a key matches.
   bool allows(const net::HttpRequest& request) const;
 
  private:

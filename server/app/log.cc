@@ -33,7 +33,7 @@ std::string wall_clock() {
   gmtime_r(&now.tv_sec, &parts);
   char text[40];
   const size_t size = std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts);
-  char fraction[16];
+  char fraction[32];
   std::snprintf(fraction, sizeof(fraction), ".%03ldZ", now.tv_nsec / 1'000'000);
   return std::string(text, size) + fraction;
 }

@@ -51,16 +51,17 @@ bool TextPool::try_run(std::function<void()> job) {
   return true;
 }
 
-void TextPool::stop() {
-  std::deque<std::function<void()>> dropped;
+std::deque<std::function<void()>> TextPool::stop() {
+  std::deque<std::function<void()>> waiting;
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->stopping = true;
-    dropped.swap(impl_->jobs);
+    waiting.swap(impl_->jobs);
   }
   impl_->wake.notify_all();
   for (std::thread& thread : impl_->threads) thread.join();
   impl_->threads.clear();
+  return waiting;
 }
 
 }  // namespace millrace::app

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 
@@ -15,8 +16,9 @@ class TextPool {
 
   // False if max_jobs wait already, or after stop().
   bool try_run(std::function<void()> job);
-  // Drops what waits and joins the threads.
-  void stop();
+  // Joins the threads and returns the jobs that still waited, unrun: the caller destroys them on
+  // the thread that their captures belong to.
+  std::deque<std::function<void()>> stop();
 
  private:
   struct Impl;

@@ -226,10 +226,7 @@ Status HttpServer::start() {
 
 uint16_t HttpServer::port() const { return impl_->bound_port; }
 
-void HttpServer::post(std::function<void()> work) {
-  if (impl_->stopped.load()) return;
-  asio::post(impl_->host->io, std::move(work));
-}
+void HttpServer::post(std::function<void()> work) { asio::post(impl_->host->io, std::move(work)); }
 
 void HttpServer::run_every(std::chrono::milliseconds period, std::function<void()> work) {
   post([impl = impl_.get(), period, work = std::move(work)]() mutable {

@@ -53,7 +53,8 @@ class HttpServer {
   Status start();
   uint16_t port() const;
 
-  // Runs `work` on the io thread, after what was posted before. Dropped after stop().
+  // Runs `work` on the io thread, after what was posted before. What is posted while the server
+  // stops is run by the thread that stops it; later posts are not run.
   void post(std::function<void()> work);
   // Runs `work` on the io thread every `period` until stop().
   void run_every(std::chrono::milliseconds period, std::function<void()> work);

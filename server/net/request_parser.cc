@@ -43,6 +43,7 @@ RequestParser::RequestParser(const ParserLimits& limits)
 }
 
 RequestParser::~RequestParser() = default;
+RequestParser::RequestParser(RequestParser&&) noexcept = default;
 
 void RequestParser::fail(int status, std::string message) {
   state_ = State::failed;

@@ -22,6 +22,7 @@ class RequestParser {
 
   explicit RequestParser(const ParserLimits& limits);
   ~RequestParser();
+  RequestParser(RequestParser&&) noexcept;
 
   // Consumes bytes from the front of `bytes` and returns how many; what is left belongs to the next
   // request. Call again with more bytes until the state is done or failed.
