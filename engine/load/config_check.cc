@@ -101,8 +101,8 @@ Status check_config(const ModelConfig& c, const std::string& source, int64_t num
   for (const int32_t token : c.eos_tokens) {
     if (token < 0 || token >= c.vocab) {
       return absl::InvalidArgumentError(source + ": end-of-text id " + std::to_string(token) +
-                                        " is outside the vocabulary of " +
-                                        std::to_string(c.vocab) + ".");
+                                        " is outside the vocabulary of " + std::to_string(c.vocab) +
+                                        ".");
     }
   }
   return check_rope(c.rope, source, c.head_dim);

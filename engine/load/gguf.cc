@@ -54,10 +54,9 @@ const GgufValue* GgufFile::find(std::string_view key) const {
 
 Status GgufFile::wrong_type(std::string_view key, const GgufValue& value,
                             const char* expected) const {
-  return absl::InvalidArgumentError(name_ + ": key \"" + std::string(key) + "\" is " +
-                                    (value.is_array ? "an array of " : "a ") +
-                                    gguf_type_name(value.type) + " where " + expected +
-                                    " is expected.");
+  return absl::InvalidArgumentError(
+      name_ + ": key \"" + std::string(key) + "\" is " + (value.is_array ? "an array of " : "a ") +
+      gguf_type_name(value.type) + " where " + expected + " is expected.");
 }
 
 StatusOr<std::optional<int64_t>> GgufFile::integer(std::string_view key) const {

@@ -25,8 +25,7 @@ constexpr Architecture kArchitectures[] = {
 StatusOr<Architecture> find_architecture(const GgufFile& file) {
   MR_ASSIGN_OR_RETURN(const auto name, file.string("general.architecture"));
   if (!name) {
-    return absl::InvalidArgumentError(file.name() +
-                                      ": key \"general.architecture\" is missing.");
+    return absl::InvalidArgumentError(file.name() + ": key \"general.architecture\" is missing.");
   }
   for (const Architecture& a : kArchitectures) {
     if (a.gguf == *name) return a;
@@ -71,12 +70,11 @@ Status read_sizes(const Keys& keys, const TensorCatalog& catalog, const GgufFile
   MR_ASSIGN_OR_RETURN(c.kv_heads, keys.integer("attention.head_count_kv", c.heads));
   MR_ASSIGN_OR_RETURN(c.head_dim,
                       keys.integer("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0));
-  MR_ASSIGN_OR_RETURN(const int64_t value_dim,
-                      keys.integer("attention.value_length", c.head_dim));
+  MR_ASSIGN_OR_RETURN(const int64_t value_dim, keys.integer("attention.value_length", c.head_dim));
   if (value_dim != c.head_dim) {
-    return absl::InvalidArgumentError(
-        file.name() + ": keys of " + std::to_string(c.head_dim) + " and values of " +
-        std::to_string(value_dim) + " elements a head are not supported; they must be equal.");
+    return absl::InvalidArgumentError(file.name() + ": keys of " + std::to_string(c.head_dim) +
+                                      " and values of " + std::to_string(value_dim) +
+                                      " elements a head are not supported; they must be equal.");
   }
   MR_ASSIGN_OR_RETURN(const int64_t experts, keys.integer("expert_count", 0));
   if (experts > 0) {
@@ -152,8 +150,7 @@ StatusOr<ModelConfig> gguf_model_config(const GgufFile& file, const TensorCatalo
                                       std::to_string(window) + ", which is not a window size.");
   }
   MR_RETURN_IF_ERROR(read_end_tokens(file, c));
-  MR_RETURN_IF_ERROR(
-      check_config(c, file.name(), static_cast<int64_t>(catalog.tensors().size())));
+  MR_RETURN_IF_ERROR(check_config(c, file.name(), static_cast<int64_t>(catalog.tensors().size())));
   c.window.assign(static_cast<size_t>(c.layers), static_cast<int>(window));
   return c;
 }
@@ -180,9 +177,9 @@ StatusOr<GgufVocabulary> gguf_vocabulary(const GgufFile& file) {
                                                      {"token_type", v.types.size()}};
   for (const auto& [name, size] : parallel) {
     if (size != 0 && size != v.tokens.size()) {
-      return absl::InvalidArgumentError(file.name() + ": key \"tokenizer.ggml." + name + "\" has " +
-                                        std::to_string(size) + " entries where the vocabulary has " +
-                                        std::to_string(v.tokens.size()) + ".");
+      return absl::InvalidArgumentError(
+          file.name() + ": key \"tokenizer.ggml." + name + "\" has " + std::to_string(size) +
+          " entries where the vocabulary has " + std::to_string(v.tokens.size()) + ".");
     }
   }
   const std::pair<const char*, int64_t*> ids[] = {{"tokenizer.ggml.bos_token_id", &v.bos},
@@ -190,8 +187,7 @@ StatusOr<GgufVocabulary> gguf_vocabulary(const GgufFile& file) {
                                                   {"tokenizer.ggml.unknown_token_id", &v.unk},
                                                   {"tokenizer.ggml.eot_token_id", &v.eot}};
   for (const auto& [key, id] : ids) {
-    MR_ASSIGN_OR_RETURN(*id,
-                        token_id(file, key, static_cast<int64_t>(v.tokens.size())));
+    MR_ASSIGN_OR_RETURN(*id, token_id(file, key, static_cast<int64_t>(v.tokens.size())));
   }
   MR_ASSIGN_OR_RETURN(v.add_bos, file.boolean("tokenizer.ggml.add_bos_token"));
   MR_ASSIGN_OR_RETURN(v.add_eos, file.boolean("tokenizer.ggml.add_eos_token"));

@@ -194,8 +194,7 @@ Status GgufParser::read_tensor() {
                                std::to_string(tensor.columns()) + " elements, not a multiple of " +
                                std::to_string(info->elements) + " as " + info->name + " needs");
   }
-  const uint64_t blocks =
-      static_cast<uint64_t>(tensor.columns() / info->elements * tensor.rows());
+  const uint64_t blocks = static_cast<uint64_t>(tensor.columns() / info->elements * tensor.rows());
   if (blocks > bytes_.size() / static_cast<uint64_t>(info->bytes)) {
     return error_at(begin, "tensor \"" + tensor.name + "\" of shape " + shape_text(tensor.shape) +
                                " is larger than the file");
@@ -214,8 +213,8 @@ Status GgufParser::read_dimensions(StoredTensor& tensor) {
   const std::string named = "tensor \"" + tensor.name + "\"";
   MR_ASSIGN_OR_RETURN(const uint32_t rank, read<uint32_t>("a tensor's number of dimensions"));
   if (rank < 1 || rank > kMaxDimensions) {
-    return error_at(begin, named + " has " + std::to_string(rank) +
-                               " dimensions; 1 to 4 are supported");
+    return error_at(begin,
+                    named + " has " + std::to_string(rank) + " dimensions; 1 to 4 are supported");
   }
   const uint64_t limit = static_cast<uint64_t>(bytes_.size()) * 4;
   uint64_t elements = 1;
@@ -259,10 +258,9 @@ Status GgufParser::place_tensors() {
       return absl::InvalidArgumentError(named + " occurs twice.");
     }
     if (offsets_[i] % align != 0) {
-      return absl::InvalidArgumentError(named + " is at data offset " +
-                                        std::to_string(offsets_[i]) +
-                                        ", not a multiple of the alignment " +
-                                        std::to_string(align) + ".");
+      return absl::InvalidArgumentError(
+          named + " is at data offset " + std::to_string(offsets_[i]) +
+          ", not a multiple of the alignment " + std::to_string(align) + ".");
     }
     const uint64_t room = bytes_.size() > data_begin ? bytes_.size() - data_begin : 0;
     if (offsets_[i] > room || tensor.bytes > room - offsets_[i]) {

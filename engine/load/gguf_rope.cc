@@ -11,12 +11,13 @@ namespace {
 // The factor that llama3 scaling divides inverse frequency i by (Llama 3.1 model card).
 double llama3_factor(const RopeConfig& r, int64_t i) {
   const double wavelength =
-      2.0 * M_PI * std::pow(r.theta, 2.0 * static_cast<double>(i) / static_cast<double>(r.rotary_dim));
+      2.0 * M_PI *
+      std::pow(r.theta, 2.0 * static_cast<double>(i) / static_cast<double>(r.rotary_dim));
   const double original = static_cast<double>(r.original_max_positions);
   if (wavelength < original / r.high_freq_factor) return 1.0;
   if (wavelength > original / r.low_freq_factor) return r.factor;
-  const double smooth = (original / wavelength - r.low_freq_factor) /
-                        (r.high_freq_factor - r.low_freq_factor);
+  const double smooth =
+      (original / wavelength - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
   return 1.0 / ((1.0 - smooth) / r.factor + smooth);
 }
 
@@ -112,10 +113,9 @@ StatusOr<RopeConfig> gguf_rope_config(const GgufFile& file, const TensorCatalog&
   r.rotary_dim = rotary.value_or(config.head_dim);
   r.theta = theta.value_or(r.theta);
   if (r.rotary_dim <= 0 || r.rotary_dim > config.head_dim) {
-    return absl::InvalidArgumentError(file.name() + ": key \"" + prefix + "dimension_count\" is " +
-                                      std::to_string(r.rotary_dim) +
-                                      "; it must be between 1 and the head size " +
-                                      std::to_string(config.head_dim) + ".");
+    return absl::InvalidArgumentError(
+        file.name() + ": key \"" + prefix + "dimension_count\" is " + std::to_string(r.rotary_dim) +
+        "; it must be between 1 and the head size " + std::to_string(config.head_dim) + ".");
   }
   MR_RETURN_IF_ERROR(read_scaling(file, prefix, config.max_positions, r));
   const int64_t half = r.rotary_dim / 2;

@@ -24,8 +24,8 @@ class Tokenizer;
 enum class CheckpointFormat : uint8_t { gguf, safetensors };
 
 struct TensorInfo {
-  std::string name;  // as in the file
-  std::string type;  // "F32", "BF16", "Q4_1", ...
+  std::string name;            // as in the file
+  std::string type;            // "F32", "BF16", "Q4_1", ...
   std::vector<int64_t> shape;  // row-major, outermost first
   uint64_t bytes = 0;
   std::string file;
@@ -47,7 +47,7 @@ class Checkpoint {
   virtual const std::string& path() const = 0;
   virtual const ModelConfig& config() const = 0;
   virtual const std::vector<TensorInfo>& tensors() const = 0;
-  virtual std::string model_name() const = 0;  // for --served-model-name's default
+  virtual std::string model_name() const = 0;            // for --served-model-name's default
   virtual const std::string& chat_template() const = 0;  // empty: none
   // Sampling defaults that the checkpoint carries (generation_config.json), as JSON text or empty.
   virtual const std::string& generation_config() const = 0;

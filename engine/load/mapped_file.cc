@@ -87,9 +87,8 @@ StatusOr<std::string> read_text_file(const std::string& path, uint64_t max_bytes
   const FileHandle handle(path);
   MR_ASSIGN_OR_RETURN(const uint64_t size, regular_file_size(handle, path));
   if (size > max_bytes) {
-    return absl::InvalidArgumentError(path + " has " + std::to_string(size) +
-                                      " bytes; at most " + std::to_string(max_bytes) +
-                                      " are accepted.");
+    return absl::InvalidArgumentError(path + " has " + std::to_string(size) + " bytes; at most " +
+                                      std::to_string(max_bytes) + " are accepted.");
   }
   std::string text(size, '\0');
   size_t done = 0;

@@ -7,11 +7,11 @@ namespace {
 
 // Module names inside a layer, and outside; GGUF name second.
 constexpr std::pair<std::string_view, std::string_view> kLayerNames[] = {
-    {"input_layernorm", "attn_norm"},   {"post_attention_layernorm", "ffn_norm"},
-    {"self_attn.q_proj", "attn_q"},     {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},     {"self_attn.o_proj", "attn_output"},
+    {"input_layernorm", "attn_norm"},    {"post_attention_layernorm", "ffn_norm"},
+    {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},      {"self_attn.o_proj", "attn_output"},
     {"self_attn.q_norm", "attn_q_norm"}, {"self_attn.k_norm", "attn_k_norm"},
-    {"mlp.gate_proj", "ffn_gate"},      {"mlp.up_proj", "ffn_up"},
+    {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
 };
 constexpr std::pair<std::string_view, std::string_view> kModelNames[] = {

@@ -129,9 +129,8 @@ void WeightPlanner::linear(std::initializer_list<LinearPart> parts, LinearWeight
   linear.shape.k = k;
   if (split == Split::rows) {
     if (k % tp_.size != 0) {
-      return fail("The " + std::to_string(k) + " inputs of \"" +
-                  std::string(parts.begin()->name) + "\" cannot be divided among " +
-                  std::to_string(tp_.size) + " ranks.");
+      return fail("The " + std::to_string(k) + " inputs of \"" + std::string(parts.begin()->name) +
+                  "\" cannot be divided among " + std::to_string(tp_.size) + " ranks.");
     }
     linear.shape.k = k / tp_.size;
     linear.first_column = tp_.rank * linear.shape.k;
@@ -165,9 +164,9 @@ StatusOr<WeightPlan> WeightPlanner::finish() {
   }
   for (const StoredTensor& tensor : catalog_.tensors()) {
     if (taken_.count(&tensor) == 0 && !catalog_.is_redundant(tensor)) {
-      return absl::InvalidArgumentError(catalog_.file(tensor) + ": tensor \"" + tensor.name +
-                                        "\" of shape " + shape_text(tensor.shape) +
-                                        " is not part of the model that the configuration describes.");
+      return absl::InvalidArgumentError(
+          catalog_.file(tensor) + ": tensor \"" + tensor.name + "\" of shape " +
+          shape_text(tensor.shape) + " is not part of the model that the configuration describes.");
     }
   }
   return std::move(plan_);

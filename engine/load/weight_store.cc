@@ -16,12 +16,11 @@ size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1) / step * 
 // A mapping of `size` bytes that begins at a multiple of a huge page. Null if there is no room.
 char* map_huge_aligned(size_t size) {
   const size_t reserved = size + kHugePage;
-  void* whole = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* whole =
+      ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (whole == MAP_FAILED) return nullptr;
   char* begin = static_cast<char*>(whole);
-  char* aligned =
-      reinterpret_cast<char*>(round_up(reinterpret_cast<uintptr_t>(begin), kHugePage));
+  char* aligned = reinterpret_cast<char*>(round_up(reinterpret_cast<uintptr_t>(begin), kHugePage));
   const auto before = static_cast<size_t>(aligned - begin);
   if (before > 0) ::munmap(begin, before);
   ::munmap(aligned + size, reserved - before - size);
@@ -30,8 +29,7 @@ char* map_huge_aligned(size_t size) {
 }
 
 char* map_small(size_t size) {
-  void* memory =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
 }
 
