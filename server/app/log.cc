@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <ctime>
@@ -71,10 +72,11 @@ struct Logger::Impl {
   int fd;
 
   mutable std::mutex mutex;
-  std::condition_variable wake;
+  std::condition_variable wake, written;
   std::deque<std::string> lines;  // guarded by mutex
   int64_t dropped = 0;            // guarded by mutex
   bool stopping = false;          // guarded by mutex
+  bool writing = false;           // guarded by mutex
   std::thread thread;
 
   void write_line(const std::string& line) const {
@@ -93,9 +95,12 @@ struct Logger::Impl {
       if (lines.empty()) return;
       std::deque<std::string> batch;
       batch.swap(lines);
+      writing = true;
       lock.unlock();
       for (const std::string& line : batch) write_line(line);
       lock.lock();
+      writing = false;
+      written.notify_all();
     }
   }
 };
@@ -128,6 +133,12 @@ void Logger::log(LogLevel level, std::string_view message, const LogFields& fiel
     impl_->lines.push_back(std::move(line));
   }
   impl_->wake.notify_one();
+}
+
+void Logger::flush() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->written.wait_for(lock, std::chrono::seconds(1),
+                          [this] { return impl_->lines.empty() && !impl_->writing; });
 }
 
 int64_t Logger::dropped() const {

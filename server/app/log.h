@@ -28,6 +28,8 @@ class Logger {
 
   void log(LogLevel level, std::string_view message, const LogFields& fields = {});
   int64_t dropped() const;
+  // Waits, for at most a second, until what has been logged is written.
+  void flush();
 
  private:
   struct Impl;
