@@ -82,7 +82,7 @@ TEST(RequestParser, RefusesWhatIsNotHttp) {
   EXPECT_EQ(refused("GET /\r\n\r\n"), 400);
   EXPECT_EQ(refused("GET models HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
   EXPECT_EQ(refused("GET / HTTP/1.1\r\nHost: a\r\nno colon here\r\n\r\n"), 400);
-  EXPECT_EQ(refused(std::string("GET / HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n", 36)), 400);
+  EXPECT_EQ(refused(std::string("GET / HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n", 33)), 400);
   EXPECT_EQ(refused(post_with("Transfer-Encoding: chunked\r\n", "zz\r\nabc\r\n")), 400);
   EXPECT_EQ(refused(post_with("Transfer-Encoding: chunked\r\n", "-1\r\nabc\r\n")), 400);
   EXPECT_EQ(refused(post_with("Transfer-Encoding: chunked\r\n", "ffffffffffffffffff\r\na\r\n")),
