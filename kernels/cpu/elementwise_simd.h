@@ -89,7 +89,9 @@ void rmsnorm_row(float* x, const float* weight, int64_t n, float eps) {
 template <class S>
 inline typename S::F silu_times(typename S::F gate, typename S::F up) {
   constexpr float kMinusLog2E = -1.44269504f;
-  const typename S::F power = exp2<S>(S::mul(gate, S::set(kMinusLog2E)));
+  // e^100 is already infinite, and the product below must not be; a NaN passes through max.
+  const typename S::F bounded = S::max(S::set(-100.0f), gate);
+  const typename S::F power = exp2<S>(S::mul(bounded, S::set(kMinusLog2E)));
   return S::mul(S::div(gate, S::add(S::set(1.0f), power)), up);
 }
 

@@ -1,6 +1,8 @@
 // y = x W^T with AVX-512 (BF16, VNNI). A tile is R rows by NV vectors of 16 columns whose
 // accumulators stay in registers while k advances; tiles are separate functions, fully unrolled,
-// because the compiler otherwise keeps the accumulators on the stack.
+// because the compiler otherwise keeps the accumulators on the stack. Loops over k stay rolled: the
+// hardware prefetcher follows a load instruction with a short stride better than many with a long
+// one.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
@@ -157,7 +159,7 @@ __attribute__((noinline)) void tile_int8(const Tile& t) {
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_set1_epi32(t.corrections[r * t.groups + g]);
-#pragma GCC unroll 8
+#pragma GCC unroll 2
     for (int quad = 0; quad < kGroup / 4; ++quad, w += kPanel * 4) {
       __m512i weight[NV];
 #pragma GCC unroll 4
@@ -181,7 +183,7 @@ __attribute__((noinline)) void tile_int4(const Tile& t) {
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_setzero_si512();
-#pragma GCC unroll 4
+#pragma GCC unroll 1
     for (int oct = 0; oct < kGroup / 8; ++oct, w += kPanel * 4) {
       // The codes are loaded once for each half: keeping both halves would need more registers.
       const char* x = t.x + g * kGroup + oct * 8;
