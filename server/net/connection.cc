@@ -178,7 +178,7 @@ void Connection::begin_exchange() {
   host_->handler(std::make_shared<ConnectionExchange>(shared_from_this(), std::move(request)));
 }
 
-void Connection::refuse(int status, const std::string& message) {
+void Connection::refuse(int status, std::string message) {
   host_->on_refused();
   parser_.reset();
   input_.clear();

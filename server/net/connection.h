@@ -60,7 +60,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_input_end();
   void parse();
   void begin_exchange();
-  void refuse(int status, const std::string& message);
+  void refuse(int status, std::string message);
 
   // Of the exchange being answered.
   void respond(HttpResponse response);
