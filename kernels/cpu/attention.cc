@@ -156,29 +156,35 @@ struct ChunkTiles {
   const char* k[kTilesPerChunk];
   const char* v[kTilesPerChunk];
 
-  ChunkTiles(const Job& job, const Item& item, int chunk) {
+  void set(const Job& job, const Item& item, int chunk) {
     const KvLayer& kv = job.p.kv;
     const int64_t tile_bytes =
         int64_t{kAttentionTile} * kv.head_dim * static_cast<int64_t>(dtype_bytes(kv.dtype));
-    const int tiles_per_block = kv.block_size / kAttentionTile;
-    const int64_t head_bytes = tile_bytes * tiles_per_block;
+    const int64_t head_bytes = tile_bytes * (kv.block_size / kAttentionTile);
     for (int t = 0; t < kTilesPerChunk; ++t) {
       k[t] = v[t] = nullptr;
       const int position = chunk * kAttentionChunk + t * kAttentionTile;
       if (position + kAttentionTile <= item.begin || position >= item.end) continue;
       const int32_t block = item.sequence->blocks[position / kv.block_size];
       MR_CHECK_OP(block, >=, 0);
-      const char* base = kv.data + block * kv.block_stride + item.kv_head * head_bytes +
-                         position % kv.block_size / kAttentionTile * tile_bytes;
-      k[t] = base;
-      v[t] = base + kv.kv_heads * head_bytes;
+      k[t] = kv.data + block * kv.block_stride + item.kv_head * head_bytes +
+             position % kv.block_size / kAttentionTile * tile_bytes;
+      v[t] = k[t] + kv.kv_heads * head_bytes;
+    }
+  }
+  // Where nothing is to be fetched ahead, the tile in use is as good as any.
+  void fill_from(const ChunkTiles& current) {
+    for (int t = 0; t < kTilesPerChunk; ++t) {
+      if (k[t]) continue;
+      k[t] = current.k[t];
+      v[t] = current.v[t];
     }
   }
 };
 
 // States of up to kAttentionRows rows of the item over one chunk. The workspace holds the item.
-void run_chunk(const Job& job, const Workspace& w, const ChunkTiles& tiles, int chunk, int row,
-               int rows, const AttentionState& out) {
+void run_chunk(const Job& job, const Workspace& w, const ChunkTiles& tiles, const ChunkTiles& next,
+               int chunk, int row, int rows, const AttentionState& out) {
   int32_t begin[kAttentionRows], end[kAttentionRows];
   for (int r = 0; r < rows; ++r) {
     begin[r] = w.begin[row + r] - chunk * kAttentionChunk;
@@ -194,17 +200,28 @@ void run_chunk(const Job& job, const Workspace& w, const ChunkTiles& tiles, int 
   in.scale = job.scale;
   in.k = tiles.k;
   in.v = tiles.v;
+  in.next_k = next.k;
+  in.next_v = next.v;
   in.scores = w.scores;
   job.kernels.chunk(out, in);
 }
 
-void run_item(const Job& job, const Item& item, const Workspace& w) {
+// `next` is what the thread will do afterwards, if anything.
+void run_item(const Job& job, const Item& item, const Item* next, const Workspace& w) {
   load_rows(job, item, w);
   std::fill_n(w.state.sum, item.rows, 0.0f);
   // Equal shares of rows, so that 8 rows are 4 + 4 and not 6 + 2.
   const int calls = (item.rows + kAttentionRows - 1) / kAttentionRows;
   for (int chunk = item.chunk_begin; chunk < item.chunk_end; ++chunk) {
-    const ChunkTiles tiles(job, item, chunk);
+    ChunkTiles tiles, ahead;
+    tiles.set(job, item, chunk);
+    if (chunk + 1 < item.chunk_end)
+      ahead.set(job, item, chunk + 1);
+    else if (next != nullptr)
+      ahead.set(job, *next, next->chunk_begin);
+    else
+      ahead = tiles;
+    ahead.fill_from(tiles);
     for (int i = 0; i < calls; ++i) {
       const int row = item.rows * i / calls;
       const int rows = item.rows * (i + 1) / calls - row;
@@ -212,7 +229,7 @@ void run_item(const Job& job, const Item& item, const Workspace& w) {
       if (w.end[row + rows - 1] <= chunk * kAttentionChunk ||
           w.begin[row] >= (chunk + 1) * kAttentionChunk)
         continue;
-      run_chunk(job, w, tiles, chunk, row, rows, w.partial);
+      run_chunk(job, w, tiles, ahead, chunk, row, rows, w.partial);
       job.kernels.merge(from_row(w.state, row, job.head_dim), w.partial, rows, job.head_dim);
     }
   }
@@ -221,17 +238,27 @@ void run_item(const Job& job, const Item& item, const Workspace& w) {
 
 void run_items(const Ctx& c, const Job& job, const Workspace* workspaces) {
   const int64_t items = job.items(job.item_rows);
-  if (c.pool->size() == 1 || items == 1) {
+  std::atomic<int64_t> next_index{0};
+  const auto work = [&](int thread_idx) {
     ItemCursor cursor(job);
-    for (int64_t i = 0; i < items; ++i) run_item(job, cursor.advance_to(i), workspaces[0]);
-    return;
-  }
-  std::atomic<int64_t> next{0};
-  c.pool->run([&](int thread_idx) {
-    ItemCursor cursor(job);
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < items;)
-      run_item(job, cursor.advance_to(i), workspaces[thread_idx]);
-  });
+    Item item, next;
+    const auto take = [&](Item* to) {
+      const int64_t i = next_index.fetch_add(1, std::memory_order_relaxed);
+      if (i < items) *to = cursor.advance_to(i);
+      return i < items;
+    };
+    // One item is taken ahead, so that its first chunk can be fetched during the current one.
+    bool more = take(&next);
+    while (more) {
+      item = next;
+      more = take(&next);
+      run_item(job, item, more ? &next : nullptr, workspaces[thread_idx]);
+    }
+  };
+  if (c.pool->size() == 1 || items == 1)
+    work(0);
+  else
+    c.pool->run([&](int thread_idx) { work(thread_idx); });
 }
 
 struct Pair {
@@ -263,8 +290,12 @@ void run_pairs(const Ctx& c, const Job& job, const Workspace* workspaces, Pair* 
       const Workspace& w = workspaces[thread_idx];
       for (int i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
         load_rows(job, pairs[i].item, w);
-        const ChunkTiles tiles(job, pairs[i].item, pairs[i].chunk);
-        run_chunk(job, w, tiles, pairs[i].chunk, 0, pairs[i].item.rows, states[i]);
+        ChunkTiles tiles, ahead;
+        tiles.set(job, pairs[i].item, pairs[i].chunk);
+        const Pair& following = pairs[std::min(i + c.pool->size(), n - 1)];
+        ahead.set(job, following.item, following.chunk);
+        ahead.fill_from(tiles);
+        run_chunk(job, w, tiles, ahead, pairs[i].chunk, 0, pairs[i].item.rows, states[i]);
       }
     });
     for (int i = 0; i < n; ++i) {

@@ -45,7 +45,10 @@ struct AttentionChunk {
   float scale;           // of the dot product, times log2(e)
   const char* const* k;  // [kTilesPerChunk] K of each tile; null where no row looks
   const char* const* v;  // [kTilesPerChunk] V rows of each tile
-  float* scores;         // scratch [kAttentionRows, kAttentionChunk]
+  // The same of what this thread will work on next, for fetching ahead; any address is allowed.
+  const char* const* next_k;
+  const char* const* next_v;
+  float* scores;  // scratch [kAttentionRows, kAttentionChunk]
 };
 
 struct AttentionKernels {

@@ -18,9 +18,10 @@ struct RowKernels {
   void (*to_bf16)(uint16_t* out, const float* x, int64_t n);
   // out[row_blocks(n)] = maximum of each block; false if x holds a NaN (out is then useless).
   bool (*block_max)(float* out, const float* x, int64_t n);
-  // out[row_blocks(n)] = sum over each block of 2^((x - max) * scale), for x <= max, scale > 0.
-  void (*block_exp_sum)(float* out, const float* x, int64_t n, float max, float scale);
-  // out[n] = the same powers themselves, bit for bit.
+  // out[row_blocks(n)] = sum over each block of the powers 2^((x - max) * scale) that are at least
+  // `floor`, for x <= max, scale > 0.
+  void (*block_exp_sum)(float* out, const float* x, int64_t n, float max, float scale, float floor);
+  // out[n] = the same powers themselves, bit for bit, without the floor.
   void (*exp_values)(float* out, const float* x, int64_t n, float max, float scale);
 };
 

@@ -34,9 +34,12 @@ void exp_values(float* out, const float* x, int64_t n, float max, float scale) {
   for (int64_t i = 0; i < n; ++i) out[i] = std::exp2((x[i] - max) * scale);
 }
 
-void block_exp_sum(float* out, const float* x, int64_t n, float max, float scale) {
+void block_exp_sum(float* out, const float* x, int64_t n, float max, float scale, float floor) {
   std::fill_n(out, row_blocks(n), 0.0f);
-  for (int64_t i = 0; i < n; ++i) out[i / kRowBlock] += std::exp2((x[i] - max) * scale);
+  for (int64_t i = 0; i < n; ++i) {
+    const float w = std::exp2((x[i] - max) * scale);
+    if (w >= floor) out[i / kRowBlock] += w;
+  }
 }
 
 constexpr RowKernels kKernels = {rotate, to_bf16, block_max, block_exp_sum, exp_values};

@@ -67,14 +67,15 @@ typename S::F power(typename S::F x, typename S::F max, typename S::F scale) {
 }
 
 template <class S>
-void block_exp_sum(float* out, const float* x, int64_t n, float max, float scale) {
-  const auto max16 = S::set(max), scale16 = S::set(scale);
+void block_exp_sum(float* out, const float* x, int64_t n, float max, float scale, float floor) {
+  const auto max16 = S::set(max), scale16 = S::set(scale), floor16 = S::set(floor);
   for (int64_t begin = 0; begin < n; begin += kRowBlock) {
     const int64_t end = begin + kRowBlock < n ? begin + kRowBlock : n;
     auto sum = S::zero();
     for (int64_t i = begin; i < end; i += 16) {
       const auto v = load_first<S>(x + i, end - i, -__builtin_inff());
-      sum = S::add(sum, power<S>(v, max16, scale16));
+      const auto w = power<S>(v, max16, scale16);
+      sum = S::add(sum, S::select(S::at_least(w, floor16), w, S::zero()));
     }
     out[begin / kRowBlock] = S::sum(sum);
   }

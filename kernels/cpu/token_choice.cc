@@ -38,7 +38,7 @@ class Filter {
       if (top_p) {
         // Without the other filters the mass is that of all tokens, collected or not.
         const bool all = !top_k && s_.min_p <= 0.0f;
-        kept = kept.first(take_mass(kept, double{s_.top_p} * (all ? total_ : mass(kept))));
+        kept = kept.first(take_mass(kept, double{s_.top_p} * (all ? total_ : mass(kept)), better));
       }
       // Again, in the order of the vocabulary.
       const Candidate worst = *std::max_element(kept.begin(), kept.end(), better);
@@ -63,16 +63,33 @@ class Filter {
       }
       return floor;
     }
-    if (top_p) {
-      // All tokens lighter than this weigh less together than what top_p leaves out. The mass that
-      // min_p keeps is at least the best token's 1.
-      double kept_mass = 1;
-      if (s_.min_p <= 0.0f) kept_mass = total_ = total();
-      const double left_out = (1.0 - std::max(0.0f, s_.top_p)) * kept_mass;
-      floor = std::max(
-          floor, static_cast<float>(left_out / static_cast<double>(row_.vocab)) * (1 - 1e-5f));
+    if (!top_p) return std::min(floor, 1.0f);
+    // All tokens lighter than this weigh less together than what top_p leaves out. The mass that
+    // min_p keeps is at least the best token's 1.
+    double kept_mass = 1;
+    if (s_.min_p <= 0.0f) kept_mass = total_ = total(0.0f);
+    const double left_out = (1.0 - std::max(0.0f, s_.top_p)) * kept_mass;
+    const double lightest = left_out / static_cast<double>(row_.vocab) * (1 - 1e-5);
+    floor = std::min(1.0f, std::max(floor, static_cast<float>(lightest)));
+    return s_.min_p <= 0.0f ? raise(floor) : floor;
+  }
+
+  // A higher floor above which top_p's share of the mass still lies, where many tokens are likely
+  // to be collected otherwise.
+  float raise(float floor) {
+    constexpr int64_t kFewBlocks = 32;
+    constexpr int kSteps = 6;
+    int64_t blocks = 0;
+    for (int64_t b = 0; b < row_blocks(row_.vocab); ++b)
+      blocks += weight_bound(row_.block_max[b]) >= floor;
+    if (blocks <= kFewBlocks) return floor;
+    float low = std::log2(floor), high = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      const float middle = (low + high) / 2;
+      const bool enough = total(std::exp2(middle)) >= double{s_.top_p} * total_ * (1 + 1e-5);
+      (enough ? low : high) = middle;
     }
-    return std::min(floor, 1.0f);
+    return std::min(std::exp2(low) * (1 - 1e-6f), 1.0f);
   }
 
   float weight(float logit) const {
@@ -81,9 +98,10 @@ class Filter {
     return w;
   }
 
-  // Sum of all weights; leaves the sum of each block in scratch.block_other.
-  double total() {
-    row_.kernels->block_exp_sum(scratch_.block_other, row_.logits, row_.vocab, row_.max, scale_);
+  // Sum of all weights >= floor; leaves the sum of each block in scratch.block_other.
+  double total(float floor) {
+    row_.kernels->block_exp_sum(scratch_.block_other, row_.logits, row_.vocab, row_.max, scale_,
+                                floor);
     double sum = 0;
     for (int64_t b = 0; b < row_blocks(row_.vocab); ++b) sum += double{scratch_.block_other[b]};
     return sum;
@@ -128,13 +146,10 @@ class Filter {
       c.key = static_cast<float>(surprise);
     }
     for (Candidate& c : kept) c.key = std::abs(c.key - static_cast<float>(entropy));
-    std::sort(kept.begin(), kept.end(), [](const Candidate& a, const Candidate& b) {
+    const auto more_typical = [](const Candidate& a, const Candidate& b) {
       return a.key != b.key ? a.key < b.key : better(a, b);
-    });
-    double sum = 0;
-    size_t n = 0;
-    while (n < kept.size() && (n == 0 || sum < double{s_.typical_p} * all)) sum += kept[n++].weight;
-    kept = kept.first(n);
+    };
+    kept = kept.first(take_mass(kept, double{s_.typical_p} * all, more_typical));
     std::sort(kept.begin(), kept.end(),
               [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
     return kept;
@@ -149,7 +164,7 @@ class Filter {
   }
 
   int32_t draw_from_all(double u) {
-    const double target = u * total();
+    const double target = u * total(0.0f);
     double sum = 0;
     int64_t block = -1;  // the one that crosses the target, or the last that weighs anything
     for (int64_t b = 0; b < row_blocks(row_.vocab); ++b) {
@@ -212,35 +227,10 @@ int best_logits(const LogitRow& row, int k, Candidate* out, const SampleScratch&
 }
 
 double log_sum_exp(const LogitRow& row, const SampleScratch& scratch) {
-  row.kernels->block_exp_sum(scratch.block_other, row.logits, row.vocab, row.max, kLog2E);
+  row.kernels->block_exp_sum(scratch.block_other, row.logits, row.vocab, row.max, kLog2E, 0.0f);
   double sum = 0;
   for (int64_t b = 0; b < row_blocks(row.vocab); ++b) sum += double{scratch.block_other[b]};
   return std::log(sum);
-}
-
-size_t take_mass(std::span<Candidate> candidates, double target) {
-  constexpr size_t kSmall = 16;
-  size_t begin = 0, end = candidates.size();  // the answer is in (begin, end]
-  double before = 0;                          // mass of [0, begin)
-  while (end - begin > kSmall) {
-    const size_t middle = begin + (end - begin) / 2;
-    const auto at = [&](size_t i) { return candidates.begin() + static_cast<int64_t>(i); };
-    std::nth_element(at(begin), at(middle), at(end), better);
-    const double upper = mass(candidates.subspan(begin, middle - begin));
-    if (before + upper >= target) {
-      end = middle;
-    } else {
-      before += upper;
-      begin = middle;
-    }
-  }
-  std::sort(candidates.begin() + static_cast<int64_t>(begin),
-            candidates.begin() + static_cast<int64_t>(end), better);
-  while (begin < end) {
-    before += candidates[begin++].weight;
-    if (before >= target) break;
-  }
-  return begin;
 }
 
 int32_t draw_token(const LogitRow& row, const SamplingRow& s, const SampleScratch& scratch) {

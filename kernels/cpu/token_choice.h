@@ -6,6 +6,7 @@
 // whose best logit is too small to matter is never touched.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -53,8 +54,32 @@ double log_sum_exp(const LogitRow& row, const SampleScratch& scratch);
 // Draws by temperature and filters; temperature > 0.
 int32_t draw_token(const LogitRow& row, const SamplingRow& s, const SampleScratch& scratch);
 
-// The smallest number of best candidates whose weights reach `target`; they come first in the span
-// afterwards, in no particular order. At least 1, at most all.
-size_t take_mass(std::span<Candidate> candidates, double target);
+// The smallest number of first candidates in the order `less` whose weights reach `target`; they
+// come first in the span afterwards, in no particular order. At least 1, at most all.
+template <class Less>
+size_t take_mass(std::span<Candidate> candidates, double target, Less less) {
+  constexpr size_t kSmall = 16;
+  const auto at = [&](size_t i) { return candidates.begin() + static_cast<int64_t>(i); };
+  size_t begin = 0, end = candidates.size();  // the answer is in (begin, end]
+  double before = 0;                          // mass of [0, begin)
+  while (end - begin > kSmall) {
+    const size_t middle = begin + (end - begin) / 2;
+    std::nth_element(at(begin), at(middle), at(end), less);
+    double upper = 0;
+    for (size_t i = begin; i < middle; ++i) upper += candidates[i].weight;
+    if (before + upper >= target) {
+      end = middle;
+    } else {
+      before += upper;
+      begin = middle;
+    }
+  }
+  std::sort(at(begin), at(end), less);
+  while (begin < end) {
+    before += candidates[begin++].weight;
+    if (before >= target) break;
+  }
+  return begin;
+}
 
 }  // namespace millrace::cpu

@@ -52,6 +52,9 @@ struct Avx2 {
   static Mask is_nan(F x) {
     return {_mm256_cmp_ps(x.lo, x.lo, _CMP_UNORD_Q), _mm256_cmp_ps(x.hi, x.hi, _CMP_UNORD_Q)};
   }
+  static Mask at_least(F a, F b) {
+    return {_mm256_cmp_ps(a.lo, b.lo, _CMP_GE_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_GE_OQ)};
+  }
   static Mask mask_or(Mask a, Mask b) {
     return {_mm256_or_ps(a.lo, b.lo), _mm256_or_ps(a.hi, b.hi)};
   }

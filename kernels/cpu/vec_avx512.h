@@ -54,6 +54,7 @@ struct Avx512 {
     return static_cast<Mask>(below_end & ~below_begin);
   }
   static Mask is_nan(F x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
+  static Mask at_least(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
   static Mask mask_or(Mask a, Mask b) { return static_cast<Mask>(a | b); }
   static bool any(Mask m) { return m != 0; }
   static F select(Mask m, F yes, F no) { return _mm512_mask_mov_ps(no, m, yes); }
