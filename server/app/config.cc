@@ -108,6 +108,12 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
   app.option_defaults()->always_capture_default();
 }
 
+void one_value_per_flag(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (is_list(*option)) option->allow_extra_args(false);
+  }
+}
+
 void resolve_settings(CLI::App& app, const ConfigFlags& flags) {
   ConfigFlags resolved = flags;
   if (resolved.file.empty()) resolved.file = read_environment("config").value_or("");

@@ -20,6 +20,10 @@ struct ConfigFlags {
 // added, so that their defaults can be printed.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
 
+// Makes each repeatable option take one value each time it is given, so that it never swallows a
+// positional argument behind it. To be called after the options are added.
+void one_value_per_flag(CLI::App& app);
+
 // Gives every option that the command line has not set its value from the environment or the file.
 // A key of the file that names no flag is an error. Throws CLI::ParseError: to be called first in
 // the subcommand's callback, which runs inside the parse.

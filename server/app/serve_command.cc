@@ -127,6 +127,7 @@ void add_serve_command(CLI::App& app, CommandResult& result) {
   add_local_model_options(*serve, flags->options.model);
   add_network_options(*serve, *flags);
   add_service_options(*serve, *flags);
+  one_value_per_flag(*serve);
   serve->callback([serve, flags, &result] {
     resolve_settings(*serve, flags->config);
     if (flags->config.print) {
