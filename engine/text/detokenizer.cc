@@ -1,6 +1,5 @@
 #include "engine/text/detokenizer.h"
 
-
 #include "engine/text/unicode.h"
 
 namespace millrace {

@@ -16,8 +16,8 @@ class StopMatcher {
   explicit StopMatcher(std::vector<std::string> stops, bool include_stop = false);
 
   struct Result {
-    std::string text;        // safe to send now
-    int matched = -1;        // index of the stop string that ended the text, or -1
+    std::string text;  // safe to send now
+    int matched = -1;  // index of the stop string that ended the text, or -1
   };
   // The earliest match by end position wins; among equals the longest. Nothing may be pushed after
   // a match.
@@ -29,7 +29,7 @@ class StopMatcher {
   struct Node {  // of an Aho-Corasick automaton; children are a linked list of siblings
     char byte = 0;
     int first_child = -1, next_sibling = -1;
-    int fail = 0;      // longest proper suffix that is a node
+    int fail = 0;  // longest proper suffix that is a node
     int depth = 0;
     int matched = -1;  // longest stop string that ends here
   };

@@ -22,8 +22,8 @@ struct ByteRange {
 };
 
 struct EncodeOptions {
-  bool add_special_tokens = true;  // what the post-processor adds: BOS, EOS
-  bool parse_special = true;       // recognise added tokens in the text outside `literal`
+  bool add_special_tokens = true;           // what the post-processor adds: BOS, EOS
+  bool parse_special = true;                // recognise added tokens in the text outside `literal`
   std::span<const ByteRange> literal = {};  // ascending, disjoint
 };
 
@@ -32,9 +32,9 @@ struct GgufVocabulary {
   std::string model;  // tokenizer.ggml.model: "gpt2", "llama"
   std::string pre;    // tokenizer.ggml.pre
   std::vector<std::string> tokens;
-  std::vector<float> scores;       // may be empty
-  std::vector<int32_t> types;      // llama.cpp token types: 1 normal, 2 unknown, 3 control,
-                                   // 4 user-defined, 5 unused, 6 byte
+  std::vector<float> scores;   // may be empty
+  std::vector<int32_t> types;  // llama.cpp token types: 1 normal, 2 unknown, 3 control,
+                               // 4 user-defined, 5 unused, 6 byte
   std::vector<std::string> merges;
   int64_t bos = -1, eos = -1, unk = -1, eot = -1;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
@@ -61,7 +61,8 @@ class Tokenizer {
 
   // Total: any bytes give ids (ill-formed UTF-8 is encoded through the vocabulary's bytes or
   // replaced as the reference does). Time is linear in the text, whatever its shape.
-  virtual std::vector<Token> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
+  virtual std::vector<Token> encode(std::string_view text,
+                                    const EncodeOptions& options = {}) const = 0;
 
   // Raw bytes that a token contributes in the middle of a text; empty for an unknown id.
   virtual std::string_view token_bytes(Token token) const = 0;
@@ -70,14 +71,16 @@ class Tokenizer {
   virtual std::string_view first_token_bytes(Token token) const = 0;
 
   virtual bool is_special(Token token) const = 0;  // control tokens: hidden by skip_special_tokens
-  virtual std::optional<Token> find(std::string_view token_text) const = 0;  // exact vocabulary entry
-  virtual std::string_view token_text(Token token) const = 0;                // exact vocabulary entry
+  virtual std::optional<Token> find(
+      std::string_view token_text) const = 0;                  // exact vocabulary entry
+  virtual std::string_view token_text(Token token) const = 0;  // exact vocabulary entry
 
-  virtual int64_t size() const = 0;  // highest id + 1
+  virtual int64_t size() const = 0;              // highest id + 1
   virtual std::vector<Token> holes() const = 0;  // ids below size() that have no token, ascending
   virtual std::optional<Token> bos() const = 0;
   virtual std::optional<Token> eos() const = 0;
-  // Ids that end a generation: eos, and end-of-turn tokens known by name (<|im_end|>, <|eot_id|>, ...)
+  // Ids that end a generation: eos, and end-of-turn tokens known by name (<|im_end|>, <|eot_id|>,
+  // ...)
   virtual std::vector<Token> end_tokens() const = 0;
 
   // Whole-text decoding by concatenation; ill-formed bytes become U+FFFD, one for each maximal
