@@ -116,17 +116,20 @@ PageTable PagedCache::open(const Match& match) {
   return table;
 }
 
-int64_t PagedCache::growable_end(const PageTable& table, Limit limit) const {
+int64_t PagedCache::growable_end(const PageTable& table, Groups which) const {
   int64_t blocks = std::numeric_limits<int64_t>::max() / options_.block_size;
-  for (size_t g = 0; g < pools_.size(); ++g)
-    if (limit == Limit::all_groups || options_.groups[g].window == 0)
-      blocks = std::min(blocks, table.num_blocks() + pools_[g]->available());
+  for (size_t g = 0; g < pools_.size(); ++g) {
+    if (which == Groups::full && options_.groups[g].window > 0) continue;
+    const auto held = static_cast<int64_t>(table.groups_[g].ids.size());
+    blocks = std::min(blocks, held + pools_[g]->available());
+  }
   return blocks * options_.block_size;
 }
 
-void PagedCache::grow(PageTable& table, int64_t end) {
+void PagedCache::grow(PageTable& table, int64_t end, Groups which) {
   const auto blocks = static_cast<size_t>(blocks_for(end));
   for (size_t g = 0; g < pools_.size(); ++g) {
+    if (which == Groups::full && options_.groups[g].window > 0) continue;
     PageTable::Group& group = table.groups_[g];
     while (group.ids.size() < blocks) {
       BlockRef ref = pools_[g]->allocate();

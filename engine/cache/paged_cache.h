@@ -44,9 +44,6 @@ class PageTable {
   const std::vector<BlockId>& blocks(int group) const {
     return groups_[static_cast<size_t>(group)].ids;
   }
-  int64_t num_blocks() const {  // that have been added, in every group
-    return groups_.empty() ? 0 : static_cast<int64_t>(groups_[0].ids.size());
-  }
   void clear();
 
  private:
@@ -81,11 +78,12 @@ class PagedCache {
   bool fits(const Match& match, int64_t end, int64_t spare) const;
   PageTable open(const Match& match);
 
-  // The end up to which `table` can grow now, by full groups only or by all.
-  enum class Limit : uint8_t { full_groups, all_groups };
-  int64_t growable_end(const PageTable& table, Limit limit) const;
+  // Full groups may be grown ahead of window groups, to reserve what a sequence will need.
+  enum class Groups : uint8_t { full, all };
+  // The end up to which `table` can grow now.
+  int64_t growable_end(const PageTable& table, Groups which) const;
   // Adds blocks for positions before `end`, which is at most growable_end.
-  void grow(PageTable& table, int64_t end);
+  void grow(PageTable& table, int64_t end, Groups which);
   // Positions before `computed` are in the cache and no step that reads before it is in flight:
   // full blocks become reusable, and windows move on.
   void commit(PageTable& table, const PrefixChain& chain, std::span<const Token> tokens,
