@@ -98,19 +98,23 @@ __attribute__((noinline)) void tile_bf16(const Tile& t) {
   load_tile(t, acc);
   const char* w = t.w;
   for (int64_t pair = 0; pair < t.steps; ++pair, w += kPanel * 4) {
+    __m256 even[NV], odd[NV];
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
       const __m256i both = load_bytes(w + 32 * v);
-      const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
-      const __m256 odd = _mm256_castsi256_ps(_mm256_and_si256(both, upper));
+      even[v] = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+      odd[v] = _mm256_castsi256_ps(_mm256_and_si256(both, upper));
+    }
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const __m256i x =
-            _mm256_set1_epi32(reinterpret_cast<const int32_t*>(t.x + r * t.x_stride)[pair]);
-        const __m256 x_even = _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
-        const __m256 x_odd = _mm256_castsi256_ps(_mm256_and_si256(x, upper));
-        acc[r][v] = _mm256_fmadd_ps(x_even, even, acc[r][v]);
-        acc[r][v] = _mm256_fmadd_ps(x_odd, odd, acc[r][v]);
+    for (int r = 0; r < R; ++r) {
+      const __m256i x =
+          _mm256_set1_epi32(reinterpret_cast<const int32_t*>(t.x + r * t.x_stride)[pair]);
+      const __m256 x_even = _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+      const __m256 x_odd = _mm256_castsi256_ps(_mm256_and_si256(x, upper));
+#pragma GCC unroll 8
+      for (int v = 0; v < NV; ++v) {
+        acc[r][v] = _mm256_fmadd_ps(x_even, even[v], acc[r][v]);
+        acc[r][v] = _mm256_fmadd_ps(x_odd, odd[v], acc[r][v]);
       }
     }
   }
@@ -157,17 +161,22 @@ __attribute__((noinline)) void tile_int8(const Tile& t) {
       for (int v = 0; v < NV; ++v) dot[r][v] = _mm256_set1_epi32(t.corrections[r * t.groups + g]);
     for (int quad = 0; quad < kGroup / 4; ++quad, w += kPanel * 4) {
       const char* x = t.x + (g * kGroup + quad * 4) * 2;
+      __m256i even[NV], odd[NV];
 #pragma GCC unroll 8
       for (int v = 0; v < NV; ++v) {
         const __m256i bytes = load_bytes(w + 32 * v);
-        const __m256i even = _mm256_and_si256(bytes, low_bytes);
-        const __m256i odd = _mm256_srli_epi16(bytes, 8);
+        even[v] = _mm256_and_si256(bytes, low_bytes);
+        odd[v] = _mm256_srli_epi16(bytes, 8);
+      }
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-          const auto* codes = reinterpret_cast<const int32_t*>(x + r * t.x_stride);
-          const __m256i first = _mm256_madd_epi16(even, _mm256_set1_epi32(codes[0]));
-          const __m256i second = _mm256_madd_epi16(odd, _mm256_set1_epi32(codes[1]));
-          dot[r][v] = _mm256_add_epi32(dot[r][v], _mm256_add_epi32(first, second));
+      for (int r = 0; r < R; ++r) {
+        const auto* codes = reinterpret_cast<const int32_t*>(x + r * t.x_stride);
+        const __m256i x_even = _mm256_set1_epi32(codes[0]), x_odd = _mm256_set1_epi32(codes[1]);
+#pragma GCC unroll 8
+        for (int v = 0; v < NV; ++v) {
+          const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(even[v], x_even),
+                                               _mm256_madd_epi16(odd[v], x_odd));
+          dot[r][v] = _mm256_add_epi32(dot[r][v], sum);
         }
       }
     }
@@ -190,17 +199,22 @@ __attribute__((noinline)) void tile_int4(const Tile& t) {
       for (int v = 0; v < NV; ++v) dot[r][v] = _mm256_setzero_si256();
     for (int oct = 0; oct < kGroup / 8; ++oct, w += kPanel * 4) {
       const char* x = t.x + g * kGroup + oct * 8;
+      __m256i low[NV], high[NV];
 #pragma GCC unroll 8
       for (int v = 0; v < NV; ++v) {
         const __m256i both = load_bytes(w + 32 * v);
-        const __m256i low = _mm256_and_si256(both, low_nibbles);
-        const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_nibbles);
+        low[v] = _mm256_and_si256(both, low_nibbles);
+        high[v] = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_nibbles);
+      }
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-          const auto* codes = reinterpret_cast<const int32_t*>(x + r * t.x_stride);
-          const __m256i first = _mm256_maddubs_epi16(low, _mm256_set1_epi32(codes[0]));
-          const __m256i second = _mm256_maddubs_epi16(high, _mm256_set1_epi32(codes[1]));
-          dot[r][v] = _mm256_add_epi16(dot[r][v], _mm256_add_epi16(first, second));
+      for (int r = 0; r < R; ++r) {
+        const auto* codes = reinterpret_cast<const int32_t*>(x + r * t.x_stride);
+        const __m256i x_low = _mm256_set1_epi32(codes[0]), x_high = _mm256_set1_epi32(codes[1]);
+#pragma GCC unroll 8
+        for (int v = 0; v < NV; ++v) {
+          const __m256i sum = _mm256_add_epi16(_mm256_maddubs_epi16(low[v], x_low),
+                                               _mm256_maddubs_epi16(high[v], x_high));
+          dot[r][v] = _mm256_add_epi16(dot[r][v], sum);
         }
       }
     }
@@ -243,14 +257,11 @@ constexpr FormatTiles kBf16Tiles = {
     4,
     4,
     false,
-    {{tile_bf16<1, 4>, 4}, {tile_bf16<2, 4>, 4}, {tile_bf16<3, 2>, 2}, {tile_bf16<4, 2>, 2}}};
+    {{tile_bf16<1, 4>, 4}, {tile_bf16<2, 2>, 2}, {tile_bf16<3, 2>, 2}, {tile_bf16<4, 2>, 2}}};
 constexpr FormatTiles kInt8Tiles = {
-    kGroup, kPanel* kGroup, kGroup * 2,
-    3,      true,           {{tile_int8<1, 4>, 4}, {tile_int8<2, 2>, 2}, {tile_int8<3, 2>, 2}}};
+    kGroup, kPanel* kGroup, kGroup * 2, 2, true, {{tile_int8<1, 4>, 4}, {tile_int8<2, 2>, 2}}};
 constexpr FormatTiles kInt4Tiles = {
-    kGroup, kPanel* kGroup / 2,
-    kGroup, 3,
-    true,   {{tile_int4<1, 4>, 4}, {tile_int4<2, 2>, 2}, {tile_int4<3, 2>, 2}}};
+    kGroup, kPanel* kGroup / 2, kGroup, 2, true, {{tile_int4<1, 4>, 4}, {tile_int4<2, 2>, 2}}};
 
 const FormatTiles& tiles_of(WeightFormat format) {
   switch (format) {

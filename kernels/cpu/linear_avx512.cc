@@ -1,8 +1,6 @@
 // y = x W^T with AVX-512 (BF16, VNNI). A tile is R rows by NV vectors of 16 columns whose
 // accumulators stay in registers while k advances; tiles are separate functions, fully unrolled,
-// because the compiler otherwise keeps the accumulators on the stack. Loops over k stay rolled: the
-// hardware prefetcher follows a load instruction with a short stride better than many with a long
-// one.
+// because the compiler otherwise keeps the accumulators on the stack.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
@@ -15,6 +13,12 @@ namespace {
 
 constexpr int kFloatRows = 6;  // 6 x 4 accumulators, 4 weights and a broadcast fit 32 registers
 constexpr int kIntRows = 3;    // an integer and a float accumulator each
+
+// Tiles this low read weights from memory as fast as it gives them. Their loops over k stay rolled:
+// the hardware prefetcher follows one load with a short stride better than many with a long one.
+constexpr int kStreamingRows = 2;
+
+constexpr int64_t kStepBytes = kPanel * 4;  // of a panel: an element, pair, quad or oct of k
 
 // Bytes of a panel that stay in the second-level cache while all rows pass.
 constexpr int64_t kBlockBytes = 384 << 10;
@@ -72,7 +76,7 @@ __attribute__((noinline)) void tile_f32(const Tile& t) {
   __m512 acc[R][NV];
   load_tile(t, acc);
   const char* w = t.w;
-  for (int64_t k = 0; k < t.steps; ++k, w += kPanel * 4) {
+  for (int64_t k = 0; k < t.steps; ++k, w += kStepBytes) {
     __m512 weight[NV];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_ps(w + 64 * v);
@@ -91,7 +95,7 @@ __attribute__((noinline)) void tile_bf16(const Tile& t) {
   __m512 acc[R][NV];
   load_tile(t, acc);
   const char* w = t.w;
-  for (int64_t pair = 0; pair < t.steps; ++pair, w += kPanel * 4) {
+  for (int64_t pair = 0; pair < t.steps; ++pair, w += kStepBytes) {
     __m512i weight[NV];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_si512(w + 64 * v);
@@ -119,6 +123,33 @@ inline __attribute__((always_inline)) void dot_quad(__m512i (&dot)[R][NV],
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], weight[v], codes);
   }
+}
+
+// One k step (64 columns by four bytes) of int8 weights: a quad of k.
+template <int R, int NV>
+inline __attribute__((always_inline)) void dot_int8(__m512i (&dot)[R][NV], const char* w,
+                                                    const char* x, int64_t x_stride) {
+  __m512i weight[NV];
+#pragma GCC unroll 4
+  for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_si512(w + 64 * v);
+  dot_quad<R, NV>(dot, weight, x, x_stride);
+}
+
+// One k step of int4 weights: a quad of k in the low nibbles, the next one in the high nibbles. The
+// bytes are loaded once for each: keeping both halves would need more registers.
+template <int R, int NV>
+inline __attribute__((always_inline)) void dot_int4(__m512i (&dot)[R][NV], const char* w,
+                                                    const char* x, int64_t x_stride) {
+  const __m512i low_nibbles = _mm512_set1_epi8(15);
+  __m512i codes[NV];
+#pragma GCC unroll 4
+  for (int v = 0; v < NV; ++v)
+    codes[v] = _mm512_and_si512(_mm512_loadu_si512(w + 64 * v), low_nibbles);
+  dot_quad<R, NV>(dot, codes, x, x_stride);
+#pragma GCC unroll 4
+  for (int v = 0; v < NV; ++v)
+    codes[v] = _mm512_and_si512(_mm512_srli_epi16(_mm512_loadu_si512(w + 64 * v), 4), low_nibbles);
+  dot_quad<R, NV>(dot, codes, x + 4, x_stride);
 }
 
 inline __m512 load_f16(const uint16_t* p) {
@@ -159,13 +190,17 @@ __attribute__((noinline)) void tile_int8(const Tile& t) {
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_set1_epi32(t.corrections[r * t.groups + g]);
+    const char* x = t.x + g * kGroup;
+    if constexpr (R <= kStreamingRows) {
 #pragma GCC unroll 2
-    for (int quad = 0; quad < kGroup / 4; ++quad, w += kPanel * 4) {
-      __m512i weight[NV];
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_si512(w + 64 * v);
-      dot_quad<R, NV>(dot, weight, t.x + g * kGroup + quad * 4, t.x_stride);
+      for (int quad = 0; quad < kGroup / 4; ++quad)
+        dot_int8<R, NV>(dot, w + quad * kStepBytes, x + quad * 4, t.x_stride);
+    } else {
+#pragma GCC unroll 8
+      for (int quad = 0; quad < kGroup / 4; ++quad)
+        dot_int8<R, NV>(dot, w + quad * kStepBytes, x + quad * 4, t.x_stride);
     }
+    w += kGroup / 4 * kStepBytes;
     add_group<R, NV, kMinima>(t, g, dot, acc);
   }
   store_tile(t, acc);
@@ -173,7 +208,6 @@ __attribute__((noinline)) void tile_int8(const Tile& t) {
 
 template <int R, int NV>
 __attribute__((noinline)) void tile_int4(const Tile& t) {
-  const __m512i low_nibbles = _mm512_set1_epi8(15);
   __m512 acc[R][NV];
   load_tile(t, acc);
   const char* w = t.w;
@@ -183,21 +217,17 @@ __attribute__((noinline)) void tile_int4(const Tile& t) {
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_setzero_si512();
+    const char* x = t.x + g * kGroup;
+    if constexpr (R <= kStreamingRows) {
 #pragma GCC unroll 1
-    for (int oct = 0; oct < kGroup / 8; ++oct, w += kPanel * 4) {
-      // The codes are loaded once for each half: keeping both halves would need more registers.
-      const char* x = t.x + g * kGroup + oct * 8;
-      __m512i codes[NV];
+      for (int oct = 0; oct < kGroup / 8; ++oct)
+        dot_int4<R, NV>(dot, w + oct * kStepBytes, x + oct * 8, t.x_stride);
+    } else {
 #pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v)
-        codes[v] = _mm512_and_si512(_mm512_loadu_si512(w + 64 * v), low_nibbles);
-      dot_quad<R, NV>(dot, codes, x, t.x_stride);
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v)
-        codes[v] =
-            _mm512_and_si512(_mm512_srli_epi16(_mm512_loadu_si512(w + 64 * v), 4), low_nibbles);
-      dot_quad<R, NV>(dot, codes, x + 4, t.x_stride);
+      for (int oct = 0; oct < kGroup / 8; ++oct)
+        dot_int4<R, NV>(dot, w + oct * kStepBytes, x + oct * 8, t.x_stride);
     }
+    w += kGroup / 8 * kStepBytes;
     add_group<R, NV, true>(t, g, dot, acc);
   }
   store_tile(t, acc);
