@@ -51,8 +51,8 @@ struct LinearKernels {
   void (*multiply)(const LinearTask& t, int64_t begin, int64_t end);
 };
 
-// The scale of a group whose largest magnitude has these bits (a NaN counts as the largest, so that
-// it reaches the output), and its inverse. Below kLeastMagnitude the inverse would overflow; such a
+// A group of x is scaled by its largest magnitude, found by comparing bits so that a NaN counts as
+// the largest and reaches the output. Below this magnitude the inverse would overflow; such a
 // group becomes zero.
 inline constexpr float kLeastMagnitude = 1e-36f;
 

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/linear_tiles.h"
 
 namespace millrace::cpu {
 namespace {
@@ -14,25 +15,6 @@ constexpr int kVector = 8;  // columns
 
 // Bytes of a panel that stay in the second-level cache while all rows pass.
 constexpr int64_t kBlockBytes = 256 << 10;
-
-struct Tile {
-  const char* w;           // weights of the first k step and column
-  const uint16_t* scales;  // of the first group and column
-  const uint16_t* minima;  // or null
-  const char* x;           // [R] rows at the first k step
-  int64_t x_stride;        // bytes
-  const float* x_scales;   // [R] rows at the first group
-  const int32_t* corrections;
-  const float* minimum_factors;
-  int64_t groups;  // row stride of the three above
-  int64_t steps;   // k elements (f32), pairs (bf16) or groups
-  float* out;
-  int64_t out_stride;
-  const float* bias;  // at the first column; null unless this is the last block of k
-  int64_t columns;    // valid ones from the first column on
-  bool first;         // first block of k: the chains begin at zero
-};
-using TileFunction = void (*)(const Tile&);
 
 inline __m256i column_mask(int64_t columns, int v) {
   const int64_t left = columns - kVector * v;
@@ -75,7 +57,7 @@ __attribute__((noinline)) void tile_f32(const Tile& t) {
   __m256 acc[R][NV];
   load_tile(t, acc);
   const char* w = t.w;
-  for (int64_t k = 0; k < t.steps; ++k, w += kPanel * 4) {
+  for (int64_t k = 0; k < t.steps; ++k, w += kStepBytes) {
     __m256 weight[NV];
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v)
@@ -97,7 +79,7 @@ __attribute__((noinline)) void tile_bf16(const Tile& t) {
   __m256 acc[R][NV];
   load_tile(t, acc);
   const char* w = t.w;
-  for (int64_t pair = 0; pair < t.steps; ++pair, w += kPanel * 4) {
+  for (int64_t pair = 0; pair < t.steps; ++pair, w += kStepBytes) {
     __m256 even[NV], odd[NV];
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
@@ -159,7 +141,7 @@ __attribute__((noinline)) void tile_int8(const Tile& t) {
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < NV; ++v) dot[r][v] = _mm256_set1_epi32(t.corrections[r * t.groups + g]);
-    for (int quad = 0; quad < kGroup / 4; ++quad, w += kPanel * 4) {
+    for (int quad = 0; quad < kGroup / 4; ++quad, w += kStepBytes) {
       const char* x = t.x + (g * kGroup + quad * 4) * 2;
       __m256i even[NV], odd[NV];
 #pragma GCC unroll 8
@@ -197,7 +179,7 @@ __attribute__((noinline)) void tile_int4(const Tile& t) {
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < NV; ++v) dot[r][v] = _mm256_setzero_si256();
-    for (int oct = 0; oct < kGroup / 8; ++oct, w += kPanel * 4) {
+    for (int oct = 0; oct < kGroup / 8; ++oct, w += kStepBytes) {
       const char* x = t.x + g * kGroup + oct * 8;
       __m256i low[NV], high[NV];
 #pragma GCC unroll 8
@@ -228,23 +210,16 @@ __attribute__((noinline)) void tile_int4(const Tile& t) {
   store_tile(t, acc);
 }
 
-// What a format's tiles step over, and the tile of each height with its width in vectors. A unit
-// (4 vectors) is walked in strips of that width.
+// The tile of each height with its width in vectors: a unit (4 vectors) is walked in strips.
 struct FormatTiles {
-  int64_t k_per_step, weight_step, x_step;  // the latter two in bytes
-  int max_rows;
-  bool integer;
+  TileSteps steps;
   struct {
     TileFunction run;
     int vectors;
   } tiles[6];
 };
 
-constexpr FormatTiles kF32Tiles = {1,
-                                   kPanel * 4,
-                                   4,
-                                   6,
-                                   false,
+constexpr FormatTiles kF32Tiles = {{1, kStepBytes, 4, 6, false},
                                    {{tile_f32<1, 4>, 4},
                                     {tile_f32<2, 4>, 4},
                                     {tile_f32<3, 4>, 4},
@@ -252,16 +227,12 @@ constexpr FormatTiles kF32Tiles = {1,
                                     {tile_f32<5, 2>, 2},
                                     {tile_f32<6, 2>, 2}}};
 constexpr FormatTiles kBf16Tiles = {
-    2,
-    kPanel * 4,
-    4,
-    4,
-    false,
+    {2, kStepBytes, 4, 4, false},
     {{tile_bf16<1, 4>, 4}, {tile_bf16<2, 2>, 2}, {tile_bf16<3, 2>, 2}, {tile_bf16<4, 2>, 2}}};
-constexpr FormatTiles kInt8Tiles = {
-    kGroup, kPanel* kGroup, kGroup * 2, 2, true, {{tile_int8<1, 4>, 4}, {tile_int8<2, 2>, 2}}};
-constexpr FormatTiles kInt4Tiles = {
-    kGroup, kPanel* kGroup / 2, kGroup, 2, true, {{tile_int4<1, 4>, 4}, {tile_int4<2, 2>, 2}}};
+constexpr FormatTiles kInt8Tiles = {{kGroup, kGroup / 4 * kStepBytes, kGroup * 2, 2, true},
+                                    {{tile_int8<1, 4>, 4}, {tile_int8<2, 2>, 2}}};
+constexpr FormatTiles kInt4Tiles = {{kGroup, kGroup / 8 * kStepBytes, kGroup, 2, true},
+                                    {{tile_int4<1, 4>, 4}, {tile_int4<2, 2>, 2}}};
 
 const FormatTiles& tiles_of(WeightFormat format) {
   switch (format) {
@@ -271,30 +242,6 @@ const FormatTiles& tiles_of(WeightFormat format) {
     case WeightFormat::int4_g32: return kInt4Tiles;
   }
   return kF32Tiles;
-}
-
-// The tile at k step `step` and column `column`, for row 0.
-Tile first_tile(const LinearTask& t, const FormatTiles& f, int64_t column, int64_t step) {
-  const int64_t panel = column / kPanel, c = column % kPanel;
-  Tile tile{};
-  tile.w = reinterpret_cast<const char*>(t.panels) + panel * t.panel_bytes + step * f.weight_step +
-           c * 4;
-  if (f.integer) {
-    const int64_t at = panel * t.panel_scales + step * kPanel + c;
-    tile.scales = t.scales + at;
-    tile.minima = t.minima ? t.minima + at : nullptr;
-    tile.x_scales = t.value_scales + step;
-    tile.corrections = t.corrections + step;
-    tile.minimum_factors = t.minimum_factors + step;
-    tile.groups = t.groups;
-  }
-  tile.x = t.values + step * f.x_step;
-  tile.x_stride = t.value_stride;
-  tile.out = t.out + column;
-  tile.out_stride = t.out_stride;
-  tile.columns = t.n - column;
-  tile.first = step == 0;
-  return tile;
 }
 
 // One tile's rows over the columns of a unit.
@@ -312,36 +259,11 @@ void run_strips(const FormatTiles& f, int64_t height, Tile tile) {
   }
 }
 
-// All rows, in tiles of nearly equal height.
-void pass_rows(const LinearTask& t, const FormatTiles& f, Tile tile) {
-  const int64_t tiles = (t.rows + f.max_rows - 1) / f.max_rows;
-  for (int64_t i = 0, row = 0; i < tiles; ++i) {
-    const int64_t height = t.rows * (i + 1) / tiles - row;
-    run_strips(f, height, tile);
-    row += height;
-    tile.x += height * tile.x_stride;
-    tile.out += height * tile.out_stride;
-    if (f.integer) {
-      tile.x_scales += height * tile.groups;
-      tile.corrections += height * tile.groups;
-      tile.minimum_factors += height * tile.groups;
-    }
-  }
-}
-
 void multiply(const LinearTask& t, int64_t begin, int64_t end) {
   const FormatTiles& f = tiles_of(t.format);
-  const int64_t steps = (t.k + f.k_per_step - 1) / f.k_per_step;
-  const int64_t block = t.rows <= f.max_rows ? steps : kBlockBytes / f.weight_step;
-  for (int64_t unit = begin; unit < end; ++unit) {
-    for (int64_t step = 0; step < steps; step += block) {
-      Tile tile = first_tile(t, f, unit * kUnit, step);
-      tile.steps = steps - step < block ? steps - step : block;
-      const bool last = step + tile.steps == steps;
-      tile.bias = last && t.bias ? t.bias + unit * kUnit : nullptr;
-      pass_rows(t, f, tile);
-    }
-  }
+  for (int64_t unit = begin; unit < end; ++unit)
+    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes,
+                [&](int64_t height, const Tile& tile) { run_strips(f, height, tile); });
 }
 
 inline __m256 load_elements(const float* x, int64_t left, int v) {

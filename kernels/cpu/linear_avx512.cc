@@ -1,5 +1,6 @@
 // y = x W^T with AVX-512 (BF16, VNNI). A tile is R rows by NV vectors of 16 columns whose
-// accumulators stay in registers while k advances; tiles are separate functions, fully unrolled,
+// accumulators stay in registers while k advances; tiles are separate functions, unrolled over
+// rows and vectors,
 // because the compiler otherwise keeps the accumulators on the stack.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -7,6 +8,7 @@
 #pragma GCC diagnostic pop
 
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/linear_tiles.h"
 
 namespace millrace::cpu {
 namespace {
@@ -18,29 +20,8 @@ constexpr int kIntRows = 3;    // an integer and a float accumulator each
 // the hardware prefetcher follows one load with a short stride better than many with a long one.
 constexpr int kStreamingRows = 2;
 
-constexpr int64_t kStepBytes = kPanel * 4;  // of a panel: an element, pair, quad or oct of k
-
 // Bytes of a panel that stay in the second-level cache while all rows pass.
 constexpr int64_t kBlockBytes = 384 << 10;
-
-struct Tile {
-  const char* w;           // weights of the first k step and column
-  const uint16_t* scales;  // of the first group and column
-  const uint16_t* minima;
-  const char* x;          // [R] rows at the first k step
-  int64_t x_stride;       // bytes
-  const float* x_scales;  // [R] rows at the first group
-  const int32_t* corrections;
-  const float* minimum_factors;
-  int64_t groups;  // row stride of the three above
-  int64_t steps;   // k elements (f32), pairs (bf16) or groups
-  float* out;
-  int64_t out_stride;
-  const float* bias;  // at the first column; null unless this is the last block of k
-  int64_t columns;    // valid ones from the first column on
-  bool first;         // first block of k: the chains begin at zero
-};
-using TileFunction = void (*)(const Tile&);
 
 inline __mmask16 column_mask(int64_t columns, int v) {
   const int64_t left = columns - 16 * v;
@@ -233,44 +214,30 @@ __attribute__((noinline)) void tile_int4(const Tile& t) {
   store_tile(t, acc);
 }
 
-// What a format's tiles step over: k elements and bytes of a panel per step.
 struct FormatTiles {
-  int64_t k_per_step, weight_step, x_step;  // x_step in bytes
-  int max_rows;
-  bool integer;
+  TileSteps steps;
   TileFunction tiles[2][kFloatRows];  // [half panel, full panel][rows - 1]
 };
 
-#define MR_TILES(tile)                                                          \
-  {                                                                             \
-    {tile<1, 2>, tile<2, 2>, tile<3, 2>, tile<4, 2>, tile<5, 2>, tile<6, 2>}, { \
-      tile<1, 4>, tile<2, 4>, tile<3, 4>, tile<4, 4>, tile<5, 4>, tile<6, 4>    \
-    }                                                                           \
-  }
-constexpr FormatTiles kF32Tiles = {1, kPanel * 4, 4, kFloatRows, false, MR_TILES(tile_f32)};
-constexpr FormatTiles kBf16Tiles = {2, kPanel * 4, 4, kFloatRows, false, MR_TILES(tile_bf16)};
-#undef MR_TILES
+constexpr FormatTiles kF32Tiles = {{1, kStepBytes, 4, kFloatRows, false},
+                                   {{tile_f32<1, 2>, tile_f32<2, 2>, tile_f32<3, 2>, tile_f32<4, 2>,
+                                     tile_f32<5, 2>, tile_f32<6, 2>},
+                                    {tile_f32<1, 4>, tile_f32<2, 4>, tile_f32<3, 4>, tile_f32<4, 4>,
+                                     tile_f32<5, 4>, tile_f32<6, 4>}}};
+constexpr FormatTiles kBf16Tiles = {{2, kStepBytes, 4, kFloatRows, false},
+                                    {{tile_bf16<1, 2>, tile_bf16<2, 2>, tile_bf16<3, 2>,
+                                      tile_bf16<4, 2>, tile_bf16<5, 2>, tile_bf16<6, 2>},
+                                     {tile_bf16<1, 4>, tile_bf16<2, 4>, tile_bf16<3, 4>,
+                                      tile_bf16<4, 4>, tile_bf16<5, 4>, tile_bf16<6, 4>}}};
 constexpr FormatTiles kInt8Tiles = {
-    kGroup,
-    kPanel* kGroup,
-    kGroup,
-    kIntRows,
-    true,
+    {kGroup, kGroup / 4 * kStepBytes, kGroup, kIntRows, true},
     {{tile_int8<1, 2, false>, tile_int8<2, 2, false>, tile_int8<3, 2, false>},
      {tile_int8<1, 4, false>, tile_int8<2, 4, false>, tile_int8<3, 4, false>}}};
 constexpr FormatTiles kInt8MinimaTiles = {
-    kGroup,
-    kPanel* kGroup,
-    kGroup,
-    kIntRows,
-    true,
+    {kGroup, kGroup / 4 * kStepBytes, kGroup, kIntRows, true},
     {{tile_int8<1, 2, true>, tile_int8<2, 2, true>, tile_int8<3, 2, true>},
      {tile_int8<1, 4, true>, tile_int8<2, 4, true>, tile_int8<3, 4, true>}}};
-constexpr FormatTiles kInt4Tiles = {kGroup,
-                                    kPanel* kGroup / 2,
-                                    kGroup,
-                                    kIntRows,
-                                    true,
+constexpr FormatTiles kInt4Tiles = {{kGroup, kGroup / 8 * kStepBytes, kGroup, kIntRows, true},
                                     {{tile_int4<1, 2>, tile_int4<2, 2>, tile_int4<3, 2>},
                                      {tile_int4<1, 4>, tile_int4<2, 4>, tile_int4<3, 4>}}};
 
@@ -284,61 +251,13 @@ const FormatTiles& tiles_of(const LinearTask& t) {
   return kF32Tiles;
 }
 
-// The tile at k step `step` and column `column`, for row 0.
-Tile first_tile(const LinearTask& t, const FormatTiles& f, int64_t column, int64_t step) {
-  const int64_t panel = column / kPanel, c = column % kPanel;
-  Tile tile{};
-  tile.w = reinterpret_cast<const char*>(t.panels) + panel * t.panel_bytes + step * f.weight_step +
-           c * 4;
-  if (f.integer) {
-    const int64_t at = panel * t.panel_scales + step * kPanel + c;
-    tile.scales = t.scales + at;
-    tile.minima = t.minima ? t.minima + at : nullptr;
-    tile.x_scales = t.value_scales + step;
-    tile.corrections = t.corrections + step;
-    tile.minimum_factors = t.minimum_factors + step;
-    tile.groups = t.groups;
-  }
-  tile.x = t.values + step * f.x_step;
-  tile.x_stride = t.value_stride;
-  tile.out = t.out + column;
-  tile.out_stride = t.out_stride;
-  tile.columns = t.n - column;
-  tile.first = step == 0;
-  return tile;
-}
-
-// All rows, in tiles of nearly equal height.
-void pass_rows(const LinearTask& t, const FormatTiles& f, bool full, Tile tile) {
-  const int64_t tiles = (t.rows + f.max_rows - 1) / f.max_rows;
-  for (int64_t i = 0, row = 0; i < tiles; ++i) {
-    const int64_t height = t.rows * (i + 1) / tiles - row;
-    f.tiles[full ? 1 : 0][height - 1](tile);
-    row += height;
-    tile.x += height * tile.x_stride;
-    tile.out += height * tile.out_stride;
-    if (f.integer) {
-      tile.x_scales += height * tile.groups;
-      tile.corrections += height * tile.groups;
-      tile.minimum_factors += height * tile.groups;
-    }
-  }
-}
-
 void multiply(const LinearTask& t, int64_t begin, int64_t end) {
   const FormatTiles& f = tiles_of(t);
-  const int64_t steps = (t.k + f.k_per_step - 1) / f.k_per_step;
-  const bool one_pass = t.rows <= f.max_rows;
-  const int64_t block = one_pass ? steps : kBlockBytes / f.weight_step;
   for (int64_t unit = begin; unit < end;) {
     const bool full = unit % 2 == 0 && unit + 1 < end;
-    for (int64_t step = 0; step < steps; step += block) {
-      Tile tile = first_tile(t, f, unit * kUnit, step);
-      tile.steps = steps - step < block ? steps - step : block;
-      const bool last = step + tile.steps == steps;
-      tile.bias = last && t.bias ? t.bias + unit * kUnit : nullptr;
-      pass_rows(t, f, full, tile);
-    }
+    const TileFunction* tiles = f.tiles[full ? 1 : 0];
+    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes,
+                [&](int64_t height, const Tile& tile) { tiles[height - 1](tile); });
     unit += full ? 2 : 1;
   }
 }

@@ -1,0 +1,101 @@
+// The walk over tiles that the vectorised levels of linear share: blocks of k, then rows. For the
+// linear_avx*.cc files only; internal linkage for the reason given in linear.h.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/linear.h"
+
+namespace millrace::cpu {
+namespace {
+
+// R rows of x times some columns over a block of k: what a tile function is given.
+struct Tile {
+  const char* w;           // weights of the first k step and column
+  const uint16_t* scales;  // of the first group and column
+  const uint16_t* minima;  // or null
+  const char* x;           // [R] rows at the first k step
+  int64_t x_stride;        // bytes
+  const float* x_scales;   // [R] rows at the first group
+  const int32_t* corrections;
+  const float* minimum_factors;
+  int64_t groups;  // row stride of the three above
+  int64_t steps;   // k elements (f32), pairs (bf16) or groups
+  float* out;
+  int64_t out_stride;
+  const float* bias;  // at the first column; null unless this is the last block of k
+  int64_t columns;    // valid ones from the first column on
+  bool first;         // first block of k: the chains begin at zero
+};
+using TileFunction = void (*)(const Tile&);
+
+// What a format's tiles step over.
+struct TileSteps {
+  int64_t k_per_step;
+  int64_t weight_step;  // bytes of a panel
+  int64_t x_step;       // bytes
+  int max_rows;
+  bool integer;
+};
+
+constexpr int64_t kStepBytes = kPanel * 4;  // of a panel: an element, pair, quad or oct of k
+
+inline Tile first_tile(const LinearTask& t, const TileSteps& s, int64_t column, int64_t step) {
+  const int64_t panel = column / kPanel, c = column % kPanel;
+  Tile tile{};
+  tile.w = reinterpret_cast<const char*>(t.panels) + panel * t.panel_bytes + step * s.weight_step +
+           c * 4;
+  if (s.integer) {
+    const int64_t at = panel * t.panel_scales + step * kPanel + c;
+    tile.scales = t.scales + at;
+    tile.minima = t.minima ? t.minima + at : nullptr;
+    tile.x_scales = t.value_scales + step;
+    tile.corrections = t.corrections + step;
+    tile.minimum_factors = t.minimum_factors + step;
+    tile.groups = t.groups;
+  }
+  tile.x = t.values + step * s.x_step;
+  tile.x_stride = t.value_stride;
+  tile.out = t.out + column;
+  tile.out_stride = t.out_stride;
+  tile.columns = t.n - column;
+  tile.first = step == 0;
+  return tile;
+}
+
+// Calls run(height, tile) for all rows, in tiles of nearly equal height.
+template <class Run>
+inline void pass_rows(const LinearTask& t, const TileSteps& s, Tile tile, const Run& run) {
+  const int64_t tiles = (t.rows + s.max_rows - 1) / s.max_rows;
+  for (int64_t i = 0, row = 0; i < tiles; ++i) {
+    const int64_t height = t.rows * (i + 1) / tiles - row;
+    run(height, tile);
+    row += height;
+    tile.x += height * tile.x_stride;
+    tile.out += height * tile.out_stride;
+    if (s.integer) {
+      tile.x_scales += height * tile.groups;
+      tile.corrections += height * tile.groups;
+      tile.minimum_factors += height * tile.groups;
+    }
+  }
+}
+
+// All rows for the columns from `column` on. k is cut where a panel exceeds `block_bytes`, so that
+// the weights stay in the second-level cache while the rows pass; one tile of rows reads them once
+// anyway.
+template <class Run>
+inline void pass_blocks(const LinearTask& t, const TileSteps& s, int64_t column,
+                        int64_t block_bytes, const Run& run) {
+  const int64_t steps = (t.k + s.k_per_step - 1) / s.k_per_step;
+  const int64_t block = t.rows <= s.max_rows ? steps : block_bytes / s.weight_step;
+  for (int64_t step = 0; step < steps; step += block) {
+    Tile tile = first_tile(t, s, column, step);
+    tile.steps = steps - step < block ? steps - step : block;
+    tile.bias = t.bias && step + tile.steps == steps ? t.bias + column : nullptr;
+    pass_rows(t, s, tile, run);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::cpu
