@@ -91,8 +91,8 @@ struct AttentionSequence {
   const int32_t* blocks = nullptr;
 };
 // out [T, heads, D] = causal softmax(q k^T * scale) v over each sequence's own positions, K/V read
-// back from the cache. KV is walked in tiles of 16 positions fixed at absolute positions and
-// merged in ascending order.
+// back from the cache. Softmax states of chunks fixed at absolute positions (256 of them, in tiles of
+// 16) are merged in ascending order. With bf16 KV the query is rounded to bf16 for the dot product.
 void attention(const Ctx& c, Tensor out, Tensor q, const KvLayer& kv,
                std::span<const AttentionSequence> sequences, float scale);
 
@@ -113,7 +113,7 @@ struct TokenLogprob {
 
 // How to choose the next token of one row. All spans outlive the call. Order of work: raw
 // log-probabilities (for reporting) are taken from the untouched logits; then bans and bias,
-// penalties, temperature, min_p, top_k, top_p, draw.
+// penalties, temperature, min_p, top_k, top_p, typical_p, draw.
 struct SamplingRow {
   float temperature = 1.0f;  // 0: greedy
   float top_p = 1.0f;
