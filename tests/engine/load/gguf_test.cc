@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "engine/load/gguf_config.h"
 #include "engine/load/load.h"
@@ -178,6 +179,7 @@ TEST(GgufCheckpoint, SplitsAreOpenedTogetherAndMissingOnesAreNamed) {
   first.value_u32("tokenizer.ggml.eos_token_id", 1);
   first.tensor("token_embd.weight", {32, 8}, 0, 0);
   const std::string path = write_test_file("m-00001-of-00002.gguf", first.finish(1024));
+  std::filesystem::remove(std::filesystem::path(path).replace_filename("m-00002-of-00002.gguf"));
   const auto alone = Checkpoint::open(path);
   ASSERT_FALSE(alone.ok());
   EXPECT_NE(status_message(alone.status()).find("m-00002-of-00002.gguf"), std::string::npos);
