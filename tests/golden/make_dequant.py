@@ -2,8 +2,8 @@
 """Makes tests/golden/dequant/: random blocks of every quantised GGUF type and the floats that the
 `gguf` package decodes them to. Needs gguf and numpy.
 
-index.json lists for each type its name, number and element count; blocks.bin holds the stored blocks
-and floats.bin the values (f32), both concatenated in that order.
+index.json lists for each type its name, number and sizes; blocks.bin holds the stored blocks and
+floats.bin the values (f32), both concatenated in that order.
 """
 
 import json
