@@ -43,6 +43,41 @@ const char* ambiguous_construct(std::string_view pattern) {
   return nullptr;
 }
 
+// \w as Oniguruma has it; PCRE2's knows neither marks nor joiners. The body of a class.
+constexpr std::string_view kWordClass =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9})";
+
+// Writes \w, \W, \b and \B out; empty if \W stands in a class, where it cannot be written out.
+std::string with_word_class(std::string_view pattern) {
+  const std::string word = "[" + std::string(kWordClass) + "]";
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c != '\\' || i + 1 == pattern.size()) {
+      if (c == '[') in_class = true;
+      if (c == ']') in_class = false;
+      out += c;
+      continue;
+    }
+    const char escape = pattern[++i];
+    if (escape == 'w') {
+      out += in_class ? std::string(kWordClass) : word;
+    } else if (escape == 'W') {
+      if (in_class) return {};
+      out += "[^" + std::string(kWordClass) + "]";
+    } else if (escape == 'b' && !in_class) {
+      out += "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))";
+    } else if (escape == 'B' && !in_class) {
+      out += "(?:(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + "))";
+    } else {
+      out += c;
+      out += escape;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 struct SplitRegex::Code {
@@ -83,11 +118,16 @@ StatusOr<std::shared_ptr<const SplitRegex>> SplitRegex::compile(std::string_view
     return absl::InvalidArgumentError(absl::StrFormat(
         "the split pattern \"%s\" uses %s, which is not supported", quoted, construct));
   }
+  const std::string source = with_word_class(pattern);
+  if (source.empty() && !pattern.empty()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the split pattern \"%s\" uses \\W inside a class, which is not supported", quoted));
+  }
   int error = 0;
   PCRE2_SIZE offset = 0;
   auto code = std::make_unique<Code>();
   code->code = pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+      reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(),
       PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
       &error, &offset, nullptr);
   if (code->code == nullptr) {

@@ -313,6 +313,16 @@ ADDED_SAMPLES = ["<s>hi</s>", "a <tool>b<tool><tool> c", "x  <left>  y", "x  <ri
                  "a norm ﬁ b norm fi c", "<to<tool>ol>", "<s> <s>", " <s>x", "<tool>", "héword wordé word. word_"]
 
 
+def same_normal_form(name, text):
+    """False where `tokenizers`' tables predate a combining mark of the text."""
+    from tokenizers import normalizers
+
+    form = name.split("+")[0].upper()
+    normalizer = getattr(normalizers, form, None)
+    return normalizer is None or (normalizer().normalize_str(text) ==
+                                  unicodedata.normalize(form, text))
+
+
 def judge_trained(score, binary, folder, samples):
     corpus = SNIPPETS * 4
     for name, tokenizer in trained_tokenizers(corpus):
@@ -320,9 +330,10 @@ def judge_trained(score, binary, folder, samples):
         tokenizer.save(str(path))
         binary.ask(op="load", kind="tokenizer_json", path=str(path))
         encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+        usable = [t for t in samples if same_normal_form(name, t)]
         exact = name != "metaspace" and "first" not in name
         decode = (lambda ids: tokenizer.decode(ids, skip_special_tokens=False)) if exact else None
-        compare(score, binary, "trained " + name, samples, encode, decode)
+        compare(score, binary, "trained " + name, usable, encode, decode)
         compare(score, binary, "added tokens " + name, ADDED_SAMPLES, encode)
         compare(score, binary, "template " + name, ADDED_SAMPLES[:3],
                 lambda text: tokenizer.encode(text).ids, add_special=True)
