@@ -89,7 +89,10 @@ void BpeMerger::merge_short(std::vector<BpeSymbol>& symbols, Workspace& workspac
 // at its place no longer has its rank.
 void BpeMerger::merge_long(std::vector<BpeSymbol>& symbols, Workspace& workspace) const {
   const auto size = static_cast<uint32_t>(symbols.size());
-  auto& [ranks, next, previous, heap] = workspace;
+  std::vector<uint32_t>& ranks = workspace.ranks;
+  std::vector<uint32_t>& next = workspace.next;
+  std::vector<uint32_t>& previous = workspace.previous;
+  std::vector<uint64_t>& heap = workspace.heap;
   ranks.assign(size, kNoRank);
   next.resize(size);
   previous.resize(size);

@@ -43,9 +43,8 @@ const char* ambiguous_construct(std::string_view pattern) {
   return nullptr;
 }
 
-// \w as Oniguruma has it; PCRE2's knows neither marks nor joiners. The body of a class.
-constexpr std::string_view kWordClass =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9})";
+// \w as Oniguruma has it; PCRE2's knows no marks. The body of a class.
+constexpr std::string_view kWordClass = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9})";
 
 // Writes \w, \W, \b and \B out; empty if \W stands in a class, where it cannot be written out.
 std::string with_word_class(std::string_view pattern) {

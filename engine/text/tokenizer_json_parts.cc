@@ -142,7 +142,9 @@ Status add_pre_tokenizer(const json& component, bool first, bool last, BpeParts&
     return parts.pre_tokenizer.add({space, SplitBehavior::removed});
   }
   if (type == "Whitespace") {
-    MR_ASSIGN_OR_RETURN(auto regex, SplitRegex::compile("\\w+|[^\\w\\s]+"));
+    // Here the reference counts the two joiners as word characters.
+    MR_ASSIGN_OR_RETURN(
+        auto regex, SplitRegex::compile("[\\w\\x{200C}\\x{200D}]+|[^\\w\\x{200C}\\x{200D}\\s]+"));
     return parts.pre_tokenizer.add({std::move(regex), SplitBehavior::removed, true});
   }
   return unsupported("pre-tokenizer", type,

@@ -188,7 +188,7 @@ bool is_word_char(char32_t code) {
   if (char_flags(code) & (kLetter | kMark)) return true;
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
   return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
-         category == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D;
+         category == UTF8PROC_CATEGORY_PC;
 }
 
 }  // namespace millrace

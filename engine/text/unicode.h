@@ -41,7 +41,7 @@ bool is_well_formed(std::string_view text);
 bool is_ascii(std::string_view text);
 
 uint8_t char_flags(char32_t code);
-// Letters, marks, digits, connectors and joiners: \w of a Unicode pattern.
+// Letters, marks, digits and connectors: \w of a Unicode pattern.
 bool is_word_char(char32_t code);
 
 extern const std::array<uint8_t, 128> kAsciiFlags;

@@ -2,7 +2,7 @@
 // encoding at a time.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -35,7 +35,7 @@ class WordCache {
       size = static_cast<uint8_t>(text.size());
       num_tokens = static_cast<uint8_t>(ids.size());
       std::memcpy(word, text.data(), text.size());
-      std::memcpy(tokens, ids.data(), ids.size_bytes());
+      std::copy(ids.begin(), ids.end(), tokens);
     }
   };
   static_assert(sizeof(Entry) == 64);
