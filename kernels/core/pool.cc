@@ -28,7 +28,9 @@ void pause_cpu() {
 #endif
 }
 
-// Spins until the condition holds or the time is over; says whether it holds.
+// Spins until the condition holds or the time is over; says whether it holds. Yields now and then:
+// where another process holds a core, two threads of the pool can share the other one, and what the
+// first waits for is then the second's turn on it.
 template <class Condition>
 bool spin_until(Condition&& condition) {
   const auto deadline = std::chrono::steady_clock::now() + kSpin;
@@ -37,6 +39,7 @@ bool spin_until(Condition&& condition) {
       if (condition()) return true;
       pause_cpu();
     }
+    sched_yield();
   } while (std::chrono::steady_clock::now() < deadline);
   return condition();
 }
