@@ -91,8 +91,8 @@ struct AttentionSequence {
   const int32_t* blocks = nullptr;
 };
 // out [T, heads, D] = causal softmax(q k^T * scale) v over each sequence's own positions, K/V read
-// back from the cache. Softmax states of chunks fixed at absolute positions (256 of them, in tiles of
-// 16) are merged in ascending order. With bf16 KV the query is rounded to bf16 for the dot product.
+// back from the cache. Softmax states of chunks fixed at absolute positions (256 of them, in tiles
+// of 16) are merged in ascending order. With bf16 KV the query is rounded to bf16 for the scores.
 void attention(const Ctx& c, Tensor out, Tensor q, const KvLayer& kv,
                std::span<const AttentionSequence> sequences, float scale);
 
