@@ -1,4 +1,6 @@
 // The components of a tokenizer.json, one parser for each.
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 #include "engine/text/byte_level.h"
 #include "engine/text/json_access.h"
@@ -12,6 +14,9 @@ using nlohmann::json;
 
 constexpr int kMaxNesting = 8;
 constexpr size_t kMaxComponents = 64;
+// A text may grow by this factor in all replacements together, so that a small file cannot ask for
+// gigabytes.
+constexpr size_t kMaxGrowth = 64;
 
 Status unsupported(std::string_view what, const std::string& type, std::string_view supported) {
   return absl::UnimplementedError(
@@ -218,11 +223,17 @@ Status add_decoder(const json& component, DecoderRule& rule) {
       return absl::UnimplementedError(
           "tokenizer.json: a Replace decoder is supported only with a String pattern");
     }
-    rule.replacements.emplace_back(from, json_string(component, "content"));
+    const std::string to = json_string(component, "content");
+    if (to.size() > from.size()) {
+      return absl::UnimplementedError(
+          "tokenizer.json: a Replace decoder whose content is longer than its pattern is not "
+          "supported");
+    }
+    rule.replacements.emplace_back(from, to);
   } else if (type == "Strip" && is_leading_space_strip(component)) {
     rule.first_token = FirstTokenRule::one_space;
   } else if (type == "Metaspace") {
-    rule.replacements.emplace_back(json_string(component, "replacement"), " ");
+    rule.replacements.emplace_back(json_string(component, "replacement", "\xE2\x96\x81"), " ");
     const bool prefix = json_bool(component, "add_prefix_space", true);
     const std::string scheme =
         json_string(component, "prepend_scheme", prefix ? "always" : "never");
@@ -242,6 +253,14 @@ Status parse_normalizer(const json& root, Normalizer& normalizer) {
   std::vector<const json*> parts;
   MR_RETURN_IF_ERROR(
       flatten(json_member(root, "normalizer"), "normalizer", "normalizers", 0, parts));
+  size_t growth = 1;
+  const auto grows = [&](const NormalizeOp& op) {
+    const size_t from = std::max<size_t>(1, op.from.size());
+    growth *= std::max<size_t>(1, (op.to.size() + from - 1) / from);
+    if (growth <= kMaxGrowth) return absl::OkStatus();
+    return absl::UnimplementedError(absl::StrFormat(
+        "tokenizer.json: the normalizer makes a text more than %d times as long", kMaxGrowth));
+  };
   for (const json* part : parts) {
     const std::string type = json_string(*part, "type");
     if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
@@ -250,9 +269,12 @@ Status parse_normalizer(const json& root, Normalizer& normalizer) {
                               : type == "NFKC" ? Kind::nfkc
                                                : Kind::nfkd});
     } else if (type == "Prepend") {
-      normalizer.add({.kind = Kind::prepend, .to = json_string(*part, "prepend")});
+      NormalizeOp op = {.kind = Kind::prepend, .to = json_string(*part, "prepend")};
+      MR_RETURN_IF_ERROR(grows(op));
+      normalizer.add(std::move(op));
     } else if (type == "Replace") {
       MR_ASSIGN_OR_RETURN(NormalizeOp op, parse_replace(*part));
+      MR_RETURN_IF_ERROR(grows(op));
       normalizer.add(std::move(op));
     } else if (type == "Strip") {
       normalizer.add({.kind = Kind::strip,

