@@ -1,8 +1,8 @@
 #include "engine/cache/prefix_chain.h"
 
-#include <cstring>
+#include <xxhash.h>
 
-#include "xxhash.h"
+#include <cstring>
 
 namespace millrace {
 

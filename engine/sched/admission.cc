@@ -1,7 +1,6 @@
 // The part of the scheduler that lets waiting sequences in.
 #include <algorithm>
 
-#include "engine/base/check.h"
 #include "engine/sched/scheduler.h"
 
 namespace millrace {

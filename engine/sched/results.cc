@@ -1,6 +1,6 @@
 // The part of the scheduler that takes results and ends sequences.
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include "engine/base/check.h"
 #include "engine/sched/scheduler.h"
