@@ -47,19 +47,38 @@ StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path) 
   return open_gguf(path);
 }
 
-StatusOr<uint64_t> planned_weight_bytes(const Checkpoint& checkpoint, const TensorParallel& tp,
-                                        WeightType type) {
-  const TensorCatalog* catalog = checkpoint.catalog();
+namespace {
+
+// The plan of `model`, whose fields are filled by what the plan says.
+StatusOr<WeightPlan> plan_weights(const Checkpoint& checkpoint, const TensorCatalog* catalog,
+                                  Model& model, const TensorParallel& tp, WeightType type) {
   if (catalog == nullptr) {
     return absl::UnimplementedError(checkpoint.path() + " has no tensors to plan.");
   }
   const std::string refusal = check_tensor_parallel(checkpoint.config(), tp.size);
   if (!refusal.empty()) return absl::InvalidArgumentError(refusal + ".");
-  const std::unique_ptr<Model> model = make_model(checkpoint.config(), tp, 1);
   WeightPlanner planner(*catalog, tp, type);
-  model->bind(planner);
-  MR_ASSIGN_OR_RETURN(const WeightPlan plan, planner.finish());
+  model.bind(planner);
+  return planner.finish();
+}
+
+}  // namespace
+
+StatusOr<uint64_t> planned_weight_bytes(const Checkpoint& checkpoint, const TensorParallel& tp,
+                                        WeightType type) {
+  const std::unique_ptr<Model> model = make_model(checkpoint.config(), {}, 1);
+  MR_ASSIGN_OR_RETURN(const WeightPlan plan,
+                      plan_weights(checkpoint, checkpoint.catalog(), *model, tp, type));
   return plan.bytes;
+}
+
+Status bind_planned_shapes(const Checkpoint& checkpoint, Model& model, const TensorParallel& tp,
+                           WeightType type) {
+  MR_ASSIGN_OR_RETURN(const WeightPlan plan,
+                      plan_weights(checkpoint, checkpoint.catalog(), model, tp, type));
+  for (const PlannedLinear& linear : plan.linears) *linear.field = linear.shape;
+  for (const PlannedShare& share : plan.shares) *share.field = *share.with;
+  return absl::OkStatus();
 }
 
 }  // namespace millrace

@@ -65,11 +65,17 @@ class Checkpoint {
   virtual const TensorCatalog* catalog() const { return nullptr; }
   friend StatusOr<uint64_t> planned_weight_bytes(const Checkpoint& checkpoint,
                                                  const TensorParallel& tp, WeightType type);
+  friend Status bind_planned_shapes(const Checkpoint& checkpoint, Model& model,
+                                    const TensorParallel& tp, WeightType type);
 };
 
 // Bytes that load_weights would need, from shapes alone.
 StatusOr<uint64_t> planned_weight_bytes(const Checkpoint& checkpoint, const TensorParallel& tp,
                                         WeightType type);
+
+// Gives every Linear of `model` its shape and format but no memory: enough for a dry run.
+Status bind_planned_shapes(const Checkpoint& checkpoint, Model& model, const TensorParallel& tp,
+                           WeightType type);
 
 // Random weights of a config's shape (for benchmarks and tests of geometry): reproducible by seed.
 void bind_random_weights(Model& model, const TensorParallel& tp, WeightFormat format, uint64_t seed,

@@ -303,6 +303,7 @@ const MemoryPlan& LocalModel::memory() const { return impl_->resolved.plan; }
 StatusOr<MemoryPlan> plan_memory(const LocalModelOptions& options, const Checkpoint& checkpoint) {
   MR_ASSIGN_OR_RETURN(Resolved r, resolve(options, checkpoint));
   const auto model = make_model(checkpoint.config(), {}, r.max_model_len);
+  MR_RETURN_IF_ERROR(bind_planned_shapes(checkpoint, *model, {}, r.weights));
   r.plan.activation_bytes =
       static_cast<uint64_t>(activation_bytes(*model, checkpoint.config(), r.executor));
   return r.plan;
