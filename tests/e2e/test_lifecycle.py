@@ -176,6 +176,6 @@ def test_inspect_plan_and_chat():
     assert inspect.returncode == 0 and "LlamaForCausalLM" in inspect.stdout and "Q4_1" in inspect.stdout
     plan = subprocess.run([BINARY, "plan", MODEL, "--json"], capture_output=True, text=True, timeout=20)
     assert plan.returncode == 0 and json.loads(plan.stdout)
-    chat = subprocess.run([BINARY, "chat", MODEL, "--prompt", "What is two plus two?"], capture_output=True, text=True,
+    chat = subprocess.run([BINARY, "chat", MODEL, "--prompt", "What is two plus two?", "--max-tokens", "32"], capture_output=True, text=True,
                           timeout=60)
     assert chat.returncode == 0 and len(chat.stdout.strip()) > 1

@@ -3,6 +3,7 @@
 // prefix cached or not, after preemptions, and with any number of threads.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <condition_variable>
 #include <cstdlib>
@@ -203,9 +204,12 @@ TEST_P(Invariance, CachedPrefix) {
 }
 
 TEST_P(Invariance, Preempted) {
+  const std::vector<int>& windows = model_.checkpoint->config().window;
+  if (!windows.empty() && std::count(windows.begin(), windows.end(), 0) == 0)
+    GTEST_SKIP() << "a sequence of windows only never needs more room than it was admitted with";
   const int blocks_each = (GetParam().length + 30 + GetParam().output + 15) / 16;
   Runner runner(model_, {.kv_blocks = blocks_each * 3, .prefix_caching = false});
-  expect_equal(runner.run(requests_), "with room for three");
+  expect_equal(runner.run(requests_), "with little room");
   EXPECT_GE(runner.stats().preemptions, 2);
   EXPECT_EQ(runner.stats().kv_blocks_used, 0);
 }
