@@ -1,15 +1,15 @@
 // ChatTemplate: a compiled Jinja chat template (the subset that real templates use, rendered byte
 // for byte as transformers' sandboxed jinja2 does with trim_blocks and lstrip_blocks).
-// Strings that come from users carry a mark through every operation, so the caller knows which bytes
-// of the rendered text are data. Immutable after compile; render() may run on any number of threads.
+// Strings that come from users carry a mark through every operation, so the caller knows which
+// bytes of the rendered text are data. Immutable after compile; render() may run on any number of
+// threads.
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "engine/base/status.h"
 #include "engine/text/tokenizer.h"
@@ -17,9 +17,9 @@
 namespace millrace {
 
 struct RenderLimits {
-  int64_t max_steps = 2'000'000;       // evaluated nodes and loop turns
+  int64_t max_steps = 2'000'000;  // evaluated nodes and loop turns
   int64_t max_output_bytes = 16 << 20;
-  int max_depth = 128;                 // nested calls and expressions
+  int max_depth = 128;  // nested calls and expressions
 };
 
 struct RenderedText {

@@ -1,12 +1,11 @@
-// Reading values of a parsed JSON body: parsing without exceptions, and the sentences for values that
-// are not what they should be. Pure functions. Internal to server/api and the batch reader.
+// Reading values of a parsed JSON body: parsing without exceptions, and the sentences for values
+// that are not what they should be. Pure functions. Internal to server/api and the batch reader.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include <nlohmann/json.hpp>
 
 #include "server/api/error.h"
 
