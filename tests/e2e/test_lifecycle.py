@@ -8,6 +8,8 @@ import socket
 import subprocess
 import threading
 import time
+import tomllib
+from pathlib import Path
 
 import httpx
 import pytest
@@ -179,3 +181,16 @@ def test_inspect_plan_and_chat():
     chat = subprocess.run([BINARY, "chat", MODEL, "--prompt", "What is two plus two?", "--max-tokens", "32"], capture_output=True, text=True,
                           timeout=60)
     assert chat.returncode == 0 and len(chat.stdout.strip()) > 1
+
+
+def test_shipped_settings_are_the_defaults():
+    config = Path(__file__).parents[2] / "deploy/millrace.toml"
+    shipped = subprocess.run([BINARY, "serve", "--config", str(config), "--print-config"], capture_output=True, text=True)
+    plain = subprocess.run([BINARY, "serve", "--print-config"], capture_output=True, text=True)
+    assert shipped.returncode == 0, shipped.stderr
+
+    defaults = tomllib.loads(plain.stdout)
+    for key, value in tomllib.loads(config.read_text()).items():
+        if key in defaults and key != "max-model-len":  # whose "auto" is shown as 0
+            assert defaults[key] == value, key
+    assert len(defaults) > 20
