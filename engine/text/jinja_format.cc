@@ -182,6 +182,17 @@ class PercentFormatter {
   }
 
   void convert(size_t& i);
+  // %c: a code point, or a text of one character.
+  Value character(const Value& value) {
+    if (value.is_string() && value.as_string().length() == 1) return value;
+    if (!value.is_integral() || value.as_int() < 0 || value.as_int() > 0x10FFFF ||
+        (value.as_int() >= 0xD800 && value.as_int() <= 0xDFFF)) {
+      fail("%c requires a code point or a single character");
+    }
+    std::string text;
+    append_code_point(text, static_cast<int32_t>(value.as_int()));
+    return make_string(heap_, text);
+  }
 
   Heap& heap_;
   const StringObject& format_;
@@ -223,6 +234,7 @@ void PercentFormatter::convert(size_t& i) {
     return append_text(out_, heap_, body.finish(), spec);
   }
   if (value.is_undefined()) fail_undefined(value);
+  if (type == 'c') return append_text(out_, heap_, character(value), spec);
   const bool integral = std::string_view("diuxXo").find(type) != std::string_view::npos;
   if (!integral && std::string_view("eEfFgG").find(type) == std::string_view::npos) {
     fail("unsupported format character '" + std::string(1, type) + "'");

@@ -54,6 +54,7 @@ class Parser {
   const Statement* parse_call_block();
   const Statement* parse_filter_block();
   const Statement* parse_with();
+  const Statement* parse_print();
   const Statement* parse_generation();
   const Statement* parse_loop_control();
   void parse_signature(MacroStatement& macro);
@@ -116,6 +117,7 @@ const Statement* Parser::parse_statement() {
   if (tag == "call") return parse_call_block();
   if (tag == "filter") return parse_filter_block();
   if (tag == "with") return parse_with();
+  if (tag == "print") return parse_print();
   if (tag == "generation") return parse_generation();
   if (tag == "break" || tag == "continue") return parse_loop_control();
   fail("unknown or unsupported tag '" + tag + "'", stream_.line());
@@ -272,6 +274,13 @@ const Statement* Parser::parse_with() {
     node->values.emplace_back(target, expressions_.parse_expression());
   }
   node->body = parse_scoped_body("endwith");
+  return node;
+}
+
+const Statement* Parser::parse_print() {
+  auto* node = make<PrintStatement>();
+  stream_.next();
+  node->value = expressions_.parse_tuple();
   return node;
 }
 

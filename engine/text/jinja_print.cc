@@ -183,8 +183,10 @@ std::string float_repr(double value) {
   const auto end =
       std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
   const std::string_view scientific(buffer, static_cast<size_t>(end.ptr - buffer));
-  const size_t e = scientific.find('e');
-  const int exponent = std::atoi(scientific.data() + e + 1);
+  const char* digits = scientific.data() + scientific.find('e') + 1;
+  if (*digits == '+') ++digits;
+  int exponent = 0;
+  std::from_chars(digits, end.ptr, exponent);
   if (exponent < -4 || exponent >= 16) return std::string(scientific);
   const auto fixed_end =
       std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);

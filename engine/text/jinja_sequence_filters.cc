@@ -104,7 +104,6 @@ Value filter_first(Interpreter& interpreter, const Value& value, Arguments& argu
 
 Value filter_last(Interpreter& interpreter, const Value& value, Arguments& arguments) {
   Parameters(arguments, "last", {});
-  if (value.is_undefined()) fail_undefined(value);
   if (value.is_string() && value.as_string().length() > 0) {
     return char_at(interpreter.heap(), value, value.as_string().length() - 1);
   }
@@ -249,6 +248,11 @@ Value filter_sum(Interpreter& interpreter, const Value& value, Arguments& argume
   return total;
 }
 
+// map and select take anything false for an empty sequence, also None.
+Value iterate_or_empty(Heap& heap, const Value& value) {
+  return truthy(value) ? iterate(heap, value) : value_of(make_list(heap));
+}
+
 // The leading name argument of map and select, and the arguments after it.
 std::string take_name(Arguments& arguments, std::string_view filter) {
   if (arguments.positional.empty() || !arguments.positional[0].is_string()) {
@@ -266,7 +270,7 @@ Value filter_map(Interpreter& interpreter, const Value& value, Arguments& argume
   if (by_attribute) {
     const Parameters p(arguments, "map", {"attribute", "default"}, 1);
     const Getter getter(heap, p[0]);
-    const Value items = iterate(heap, value);
+    const Value items = iterate_or_empty(heap, value);
     for (const Value& item : items.as_list().items) {
       push(heap, result.as_list(), getter.get(interpreter, item, p.has(1) ? &p[1] : nullptr));
     }
@@ -274,7 +278,7 @@ Value filter_map(Interpreter& interpreter, const Value& value, Arguments& argume
   }
   const std::string name = take_name(arguments, "map");
   if (find_filter(name) == nullptr) fail("there is no filter named '" + name + "'");
-  const Value items = iterate(heap, value);
+  const Value items = iterate_or_empty(heap, value);
   for (const Value& item : items.as_list().items) {
     Arguments copy = arguments;
     push(heap, result.as_list(), interpreter.apply_filter(name, item, copy));
@@ -295,7 +299,7 @@ Value filter_select(Interpreter& interpreter, const Value& value, Arguments& arg
   const bool has_test = !arguments.positional.empty();
   const std::string test = has_test ? take_name(arguments, "select") : "";
   if (has_test && find_test(test) == nullptr) fail("there is no test named '" + test + "'");
-  const Value items = iterate(heap, value);
+  const Value items = iterate_or_empty(heap, value);
   Value result = value_of(make_list(heap, Flavor::kGenerator));
   for (const Value& item : items.as_list().items) {
     const Value subject = getter.get(interpreter, item);
