@@ -243,8 +243,8 @@ struct BlockStatement : Statement {  // generation, break, continue
 };
 
 struct Template {
+  std::vector<std::unique_ptr<StringObject>> literals;  // before `nodes`, which point at them
   std::vector<std::unique_ptr<Node>> nodes;
-  std::vector<std::unique_ptr<StringObject>> literals;
   std::vector<std::string> names;
   std::unordered_map<std::string, uint32_t> name_ids;
   uint32_t loop_id = 0, caller_id = 0, varargs_id = 0, kwargs_id = 0;
