@@ -176,7 +176,8 @@ void add_local_model_options(CLI::App& app, LocalModelOptions& o) {
   app.add_option("--block-size", o.block_size, "Tokens of one KV block; a multiple of 16.")
       ->check(CLI::Range(16, 1024));
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", o.enable_prefix_caching,
-               "Reuse the KV blocks of equal prompt beginnings.");
+               "Reuse the KV blocks of equal prompt beginnings.")
+      ->default_str("true");
   app.add_option("--kv-cache-memory-bytes", o.kv_cache_memory_bytes,
                  "Memory of the KV cache; 0 chooses from the free memory.")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
@@ -198,7 +199,8 @@ void add_local_model_options(CLI::App& app, LocalModelOptions& o) {
                  "Prompt tokens that may wait; more are answered 429.")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_flag("--trust-request-chat-template", o.allow_request_chat_template,
-               "Allow requests to bring their own chat template.");
+               "Allow requests to bring their own chat template.")
+      ->default_str("false");
   app.add_option("--max-logprobs", o.limits.max_logprobs, "Most alternatives per token.")
       ->check(CLI::Range(0, kMaxTopLogprobs));
   app.add_option("--max-body-bytes", o.limits.max_body_bytes, "Largest request body.")

@@ -96,7 +96,8 @@ void add_service_options(CLI::App& app, ServeFlags& flags) {
       ->transform(CLI::CheckedTransformer(formats))
       ->default_str("json");
   app.add_flag("--vllm-metrics,!--no-vllm-metrics", options.service.metric_aliases,
-               "Export vLLM's metric names beside our own.");
+               "Export vLLM's metric names beside our own.")
+      ->default_str("true");
 }
 
 std::chrono::milliseconds milliseconds(double seconds) {

@@ -74,6 +74,8 @@ struct Service::Impl {
   void dispatch(const Route& route, const std::shared_ptr<Exchange>& exchange);
   void answer(Exchange& exchange, std::string_view route, HttpResponse response);
   void answer_error(Exchange& exchange, std::string_view route, const api::Error& error);
+  void answer_session_error(Exchange& exchange, std::string_view route,
+                            const std::string& request_id, api::Error error);
   void answer_json(Exchange& exchange, const Route& route, const nlohmann::json& body);
   void answer_text_work(const Route& route, const std::shared_ptr<Exchange>& exchange);
   void answer_health(Exchange& exchange, const Route& route, std::optional<std::string> trouble);
@@ -116,8 +118,11 @@ Service::Impl::Impl(ServiceOptions given, Logger& logger)
       .logger = logger,
       .text_pool = text_pool,
       .post = [this](std::function<void()> work) { http.post(std::move(work)); },
-      .answer_error = [this](Exchange& exchange, const std::string& route,
-                             const api::Error& error) { answer_error(exchange, route, error); },
+      .answer_error =
+          [this](Exchange& exchange, const std::string& route, const std::string& request_id,
+                 const api::Error& error) {
+            answer_session_error(exchange, route, request_id, error);
+          },
       .default_seed = options.seed,
       .stream_comment_seconds =
           std::chrono::duration<double>(options.http.stream_comment_interval).count(),
@@ -219,6 +224,17 @@ void Service::Impl::answer(Exchange& exchange, std::string_view route, HttpRespo
 void Service::Impl::answer_error(Exchange& exchange, std::string_view route,
                                  const api::Error& error) {
   answer(exchange, route, error_response(error));
+}
+
+void Service::Impl::answer_session_error(Exchange& exchange, std::string_view route,
+                                         const std::string& request_id, api::Error error) {
+  if (request_id.empty()) return answer_error(exchange, route, error);
+  // A fault of ours is to be reported, so it names the record in the log.
+  if (error.http_status >= 500) error.message += " (request " + request_id + ")";
+  HttpResponse response = error_response(error);
+  metrics.http_answered(route, response.status);
+  response.headers.emplace_back("X-Request-Id", request_id);
+  exchange.respond(std::move(response));
 }
 
 void Service::Impl::answer_json(Exchange& exchange, const Route& route,

@@ -247,7 +247,8 @@ void SessionTable::complete(Session& session) {
     session.exchange->write(generation.take_output());
     session.exchange->end_stream(generation.error().has_value());
   } else if (generation.error()) {
-    services_.answer_error(*session.exchange, session.route_name, *generation.error());
+    services_.answer_error(*session.exchange, session.route_name, session.request_id,
+                           *generation.error());
   } else if (generation.streaming()) {
     begin_stream(session);
     session.exchange->write(generation.take_output());
@@ -267,7 +268,7 @@ void SessionTable::fail(Session& session, api::Error error) {
     session.generation->fail(std::move(error));
     return advance(session);
   }
-  services_.answer_error(*session.exchange, session.route_name, error);
+  services_.answer_error(*session.exchange, session.route_name, session.request_id, error);
   session.answered = true;
   erase(session.key);
 }
@@ -379,8 +380,9 @@ void SessionTable::log_end(const Session& session, const RequestRecord& record) 
                       {"seconds", record.e2e}};
   if (record.queue) fields.emplace_back("queue_seconds", *record.queue);
   if (record.time_to_first_token) fields.emplace_back("ttft_seconds", *record.time_to_first_token);
-  if (session.client_end[0] != '\0') fields.emplace_back("client", std::string(session.client_end));
-  if (session.generation->error()) {
+  if (session.client_end[0] != '\0') {
+    fields.emplace_back("client", std::string(session.client_end));
+  } else if (session.generation->error()) {
     fields.emplace_back("error", session.generation->error()->code);
   }
   services_.logger.log(LogLevel::info, "request", fields);

@@ -32,8 +32,10 @@ struct SessionServices {
   TextPool& text_pool;
   // Runs work on the io thread.
   std::function<void(std::function<void()>)> post;
-  // Answers with an error and counts it.
-  std::function<void(net::Exchange&, const std::string& route, const api::Error&)> answer_error;
+  // Answers with an error and counts it. The id may be empty; the client's own is echoed anyway.
+  std::function<void(net::Exchange&, const std::string& route, const std::string& request_id,
+                     const api::Error&)>
+      answer_error;
   std::optional<uint64_t> default_seed;
   double stream_comment_seconds = 15.0;
 };

@@ -94,7 +94,10 @@ TEST_F(ServiceTest, AnEngineFaultIs500OrAnErrorEventWithoutDone) {
   start_ready();
   engine_->set_script("abcdef");
   engine_->fail_after(3);
-  EXPECT_EQ(post(kChat, chat_body()).status, 500);
+  const net::ClientResponse whole = post(kChat, chat_body());
+  EXPECT_EQ(whole.status, 500);
+  const std::string id = whole.headers.at("x-request-id");
+  EXPECT_NE(whole.body.find(id), std::string::npos) << "the message names the log's record";
   const net::ClientResponse streamed = post(kChat, chat_body(R"("stream":true)"));
   EXPECT_EQ(streamed.status, 200);
   EXPECT_EQ(joined_content(streamed.body), "abc");
