@@ -35,8 +35,8 @@ class ChatTemplate {
 
   // `context` is a JSON object whose members become variables (messages, tools,
   // add_generation_prompt, bos_token, kwargs ...), member order kept (nlohmann::ordered_json).
-  // Strings under the members named in `trusted` (bos_token, eos_token, ...) are template text; all
-  // other strings are user data. INVALID_ARGUMENT carries what raise_exception said, or
+  // Strings under members named *_token (bos_token, eos_token, ...) are template text; all other
+  // strings, keys included, are user data. INVALID_ARGUMENT carries what raise_exception said, or
   // the line and reason of a failure; RESOURCE_EXHAUSTED names the limit.
   StatusOr<RenderedText> render(const nlohmann::ordered_json& context,
                                 const RenderLimits& limits = {}) const;
@@ -44,7 +44,9 @@ class ChatTemplate {
   const std::string& source() const;
 
   // What the template does with replayed tool calls, probed once at compile.
-  bool wants_argument_objects() const;  // iterates or tojson's tool_call.function.arguments
+  // Arguments as a mapping come out well (iterated, or through tojson); a template that prints
+  // the text itself gives false, and so does one that shows no tool calls.
+  bool wants_argument_objects() const;
   bool supports_tools() const;
   bool supports_system_role() const;
 

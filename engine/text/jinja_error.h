@@ -1,5 +1,5 @@
 // How template code reports failure inside the Jinja implementation: one exception type that never
-// leaves it (compile and render in jinja_interpreter.h's callers turn it into a Status).
+// leaves it (jinja_render.h turns it into a Status). Values, thrown and caught on one thread.
 #pragma once
 
 #include <string>

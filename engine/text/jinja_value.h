@@ -278,6 +278,7 @@ struct CallableObject : Object {
       : name(function_name), method(function), self(std::move(bound)) {}
   void clear() override { self = Value(); }
   virtual Value call(Interpreter& interpreter, Arguments& arguments) {
+    if (method == nullptr) fail("'" + std::string(name) + "' object is not callable");
     return method(interpreter, self, arguments);
   }
   virtual Value attribute(Interpreter&, std::string_view) { return Value::undefined(); }

@@ -118,6 +118,11 @@ TEST(JinjaGlobals, TimeIsTheOneGiven) {
   EXPECT_TRUE(fails("{{ strftime_now('%A' * 500) }}"));
 }
 
+TEST(JinjaGlobals, AnObjectWithStateIsNotAFunction) {
+  EXPECT_EQ(render("{{ cycler(1)() }}"),
+            "error: chat template, line 1: 'cycler' object is not callable");
+}
+
 TEST(JinjaContext, DataDeeperThanTheLimitIsRefused) {
   Json deep = Json::array();
   for (int i = 0; i < 600; ++i) deep = Json::array({std::move(deep)});
