@@ -23,6 +23,9 @@ ServiceTest::ServiceTest() {
 
 ServiceTest::~ServiceTest() {
   stop();
+  engine_.reset();
+  service_.reset();
+  logger_.reset();
   ::close(log_fd_);
 }
 
