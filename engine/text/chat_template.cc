@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json;
 // from.
 constexpr char kProbeName[] = "mr_probe_function";
 constexpr char kProbeKey[] = "mr_probe_key";
+constexpr char kProbeParameter[] = "mr_probe_parameter";  // of the tool, never in a call
 constexpr char kProbeValue[] = "mr_probe_value";
 constexpr char kProbeSystem[] = "mr_probe_system";
 
@@ -29,8 +30,8 @@ Json probe_context(Json messages) {
 Json probe_tools() {
   const Json parameters = {
       {"type", "object"},
-      {"properties", {{kProbeKey, {{"type", "string"}, {"description", "a key"}}}}},
-      {"required", Json::array({kProbeKey})}};
+      {"properties", {{kProbeParameter, {{"type", "string"}, {"description", "a key"}}}}},
+      {"required", Json::array({kProbeParameter})}};
   const Json function = {
       {"name", kProbeName}, {"description", "a function"}, {"parameters", parameters}};
   return Json::array({Json{{"type", "function"}, {"function", function}}});
@@ -58,7 +59,6 @@ std::string render_call(const jinja::Template& tree, const Json& arguments, cons
   context["tools"] = probe_tools();
   const auto rendered = jinja::render_template(tree, context, limits);
   if (!rendered.ok()) return "";
-  // The tool's own description names the key too; what counts is where the value stands.
   return contains(rendered->text, kProbeValue) ? rendered->text : "";
 }
 
@@ -72,7 +72,7 @@ bool is_clean(const std::string& text) {
 
 bool probe_argument_objects(const jinja::Template& tree, const RenderLimits& limits) {
   const Json object = {{kProbeKey, kProbeValue}};
-  for (const Json& content : {Json(""), Json(nullptr)}) {
+  for (const Json& content : {Json(""), Json(nullptr), Json("a remark")}) {
     if (is_clean(render_call(tree, object, content, limits))) return true;
     if (is_clean(render_call(tree, Json(object.dump()), content, limits))) return false;
   }

@@ -261,6 +261,9 @@ TEST(ChatTemplate, ProbesWhatToolArgumentsTheTemplateWants) {
           with_calls("{% if c.function.arguments is string %}{{ c.function.arguments }}{% else %}"
                      "{{ c.function.arguments|tojson }}{% endif %}"))
           ->wants_argument_objects());
+  // A tool list printed as Python shows it says nothing about the calls.
+  EXPECT_TRUE(compile("{{ tools }}" + with_calls("{{ c.function.arguments|tojson }}"))
+                  ->wants_argument_objects());
   EXPECT_FALSE(compile(with_calls("{{ c.function.arguments }}"))->wants_argument_objects());
   EXPECT_FALSE(compile(with_calls("{{ '' + c.function.arguments }}"))->wants_argument_objects());
   EXPECT_FALSE(compile(kChatMl)->wants_argument_objects());
