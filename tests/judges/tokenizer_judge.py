@@ -492,7 +492,8 @@ def judge_trained(score, binary, folder, samples):
         tokenizer.save(str(path))
         binary.ask(op="load", kind="tokenizer_json", path=str(path))
         encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids
-        usable = [t for t in samples if same_normal_form(name, t)]
+        # U+180E is no white space since Unicode 6.3, but the reference's split classes still say so.
+        usable = [t for t in samples if same_normal_form(name, t) and "\u180e" not in t]
         exact = name != "metaspace" and "first" not in name
         decode = (lambda ids: tokenizer.decode(ids, skip_special_tokens=False)) if exact else None
         compare(score, binary, "trained " + name, usable, encode, decode)
