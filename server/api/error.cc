@@ -38,26 +38,15 @@ Error error_from_status(const Status& status) {
     case absl::StatusCode::kPermissionDenied:
       set(403, "permission_error", "permission_denied");
       break;
-    case absl::StatusCode::kNotFound:
-      set(404, "not_found_error", "not_found");
-      break;
+    case absl::StatusCode::kNotFound: set(404, "not_found_error", "not_found"); break;
     case absl::StatusCode::kUnimplemented:
       set(400, "invalid_request_error", "unsupported_parameter");
       break;
-    case absl::StatusCode::kResourceExhausted:
-      set(429, "rate_limit_error", "queue_full");
-      break;
-    case absl::StatusCode::kUnavailable:
-      set(503, "service_unavailable_error", "unavailable");
-      break;
-    case absl::StatusCode::kDeadlineExceeded:
-      set(504, "timeout_error", "deadline_exceeded");
-      break;
-    case absl::StatusCode::kCancelled:
-      set(499, "request_cancelled", "cancelled");
-      break;
-    default:
-      set(500, "server_error", "internal_error");
+    case absl::StatusCode::kResourceExhausted: set(429, "rate_limit_error", "queue_full"); break;
+    case absl::StatusCode::kUnavailable: set(503, "service_unavailable", "unavailable"); break;
+    case absl::StatusCode::kDeadlineExceeded: set(504, "timeout_error", "deadline_exceeded"); break;
+    case absl::StatusCode::kCancelled: set(499, "request_cancelled", "cancelled"); break;
+    default: set(500, "server_error", "internal_error");
   }
   return error;
 }

@@ -23,9 +23,9 @@ struct Error {
 Error invalid_field(std::string param, std::string message);
 // 400 for a known field or value that this version does not carry out.
 Error unsupported_field(std::string param, std::string message);
-// What a failed Status means over HTTP: INVALID_ARGUMENT 400, UNAUTHENTICATED 401,
-// PERMISSION_DENIED 403, NOT_FOUND 404, RESOURCE_EXHAUSTED 429, UNAVAILABLE 503,
-// DEADLINE_EXCEEDED 504, CANCELLED 499, anything else 500.
+// What a failed Status means over HTTP: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION and
+// UNIMPLEMENTED 400, UNAUTHENTICATED 401, PERMISSION_DENIED 403, NOT_FOUND 404,
+// RESOURCE_EXHAUSTED 429, CANCELLED 499, UNAVAILABLE 503, DEADLINE_EXCEEDED 504, anything else 500.
 Error error_from_status(const Status& status);
 
 // {"error":{"message","type","param","code"}}

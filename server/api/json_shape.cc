@@ -1,12 +1,16 @@
 #include "server/api/json_shape.h"
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 
 namespace millrace::api {
 namespace {
 
-constexpr int kMaxDepth = 512;  // of the bit per level; Limits::max_json_depth is below it
+constexpr int kMaxDepth = 512;  // of what is kept per level; Limits::max_json_depth is below it
+// A byte of a string takes at most this many in its escaped form, \u00XX.
+constexpr size_t kMaxEscapeFactor = 6;
+constexpr size_t kShownBytes = 64;  // of a field's name in an error
 
 class Scan {
  public:
@@ -23,6 +27,7 @@ class Scan {
         count_value(/*number=*/false);
         if (++depth_ > max_depth) return too_deep(max_depth);
         in_object_[depth_] = c == '{';
+        members_[depth_] = 0;
         expect_key_ = c == '{';
         ++at_;
       } else if (c == '}' || c == ']') {
@@ -54,32 +59,41 @@ class Scan {
     if (!expect_key_) {
       check_string(string.size());
       count_value(/*number=*/false);
-    } else if (depth_ == 1) {
-      begin_field(string);
+      return;
     }
+    if (depth_ == 1) begin_field(string);
+    count_member();
   }
 
   void begin_field(std::string_view name) {
     name_ = name;
-    elements_ = values_ = 0;
+    elements_ = 0;
     field_ = nullptr;
     for (const ShapeLimit& f : fields_) {
       if (f.field == name) field_ = &f;
     }
   }
 
+  // `bytes` are those of the escaped form: a lower bound for what the string takes once read.
   void check_string(size_t bytes) {
-    if (!field_ || field_->max_string_bytes == 0 || bytes <= field_->max_string_bytes) return;
-    refuse("a string of " + std::to_string(bytes) + " bytes is too long; at most " +
-           std::to_string(field_->max_string_bytes) + " are allowed.");
+    if (!field_ || field_->max_string_bytes == 0) return;
+    if (bytes / kMaxEscapeFactor <= field_->max_string_bytes) return;
+    refuse("a string has more than " + std::to_string(field_->max_string_bytes) + " bytes.");
   }
 
+  void count_member() {
+    if (depth_ == 2 && field_ && field_->max_elements > 0) return;  // has a limit of its own
+    if (++members_[depth_] <= limits_.max_json_members) return;
+    refuse("an object has more than " + std::to_string(limits_.max_json_members) + " members.");
+  }
+
+  // Counts are never reset, so a field that is given again does not get another allowance.
   void count_value(bool number) {
-    if (depth_ < 2) return;
-    const int64_t max_values =
-        field_ && field_->max_values > 0 ? field_->max_values : limits_.max_json_values;
-    if (++values_ > max_values) {
-      return refuse("there are more than " + std::to_string(max_values) + " values in it.");
+    if (depth_ == 0) return;
+    const bool apart = field_ && field_->max_values > 0;
+    const int64_t max_values = apart ? field_->max_values : limits_.max_json_values;
+    if (++(apart ? values_apart_ : values_) > max_values) {
+      return refuse("there are more than " + std::to_string(max_values) + " JSON values.");
     }
     if (depth_ != 2 || !field_ || field_->max_elements == 0) return;
     if (number && field_->numbers_are_free) return;
@@ -88,15 +102,15 @@ class Scan {
     }
   }
 
-  void refuse(std::string message) {
-    const std::string param(name_.substr(0, 64));
-    error_ = invalid_field(param, param + ": " + std::move(message));
+  void refuse(const std::string& message) {
+    const std::string param(name_.substr(0, kShownBytes));
+    error_ = invalid_field(param, (param.empty() ? "the JSON body" : param) + ": " + message);
   }
 
   std::optional<Error> too_deep(int max_depth) const {
-    return invalid_field(depth_ > 1 ? std::string(name_.substr(0, 64)) : std::string(),
-                         "the JSON body is nested deeper than " + std::to_string(max_depth) +
-                             " levels.");
+    return invalid_field(
+        std::string(name_.substr(0, kShownBytes)),
+        "the JSON body is nested deeper than " + std::to_string(max_depth) + " levels.");
   }
 
   std::string_view text_;
@@ -108,7 +122,8 @@ class Scan {
   std::bitset<kMaxDepth> in_object_;
   std::string_view name_;
   const ShapeLimit* field_ = nullptr;
-  int64_t elements_ = 0, values_ = 0;
+  int64_t elements_ = 0, values_ = 0, values_apart_ = 0;
+  std::array<int64_t, kMaxDepth> members_{};  // so far, of the open object of each level
   std::optional<Error> error_;
 };
 

@@ -10,8 +10,9 @@ namespace millrace::api {
 struct Limits {
   size_t max_body_bytes = 8 << 20;
   int max_json_depth = 64;
-  int64_t max_json_values = 100'000;      // members and elements of one top-level field
-  int64_t max_prompt_values = 2'000'000;  // the same for `prompt`, whose token ids are elements
+  int64_t max_json_values = 100'000;      // values of a body at any depth, `prompt` apart
+  int64_t max_prompt_values = 2'000'000;  // the same in `prompt`, whose token ids are values
+  int64_t max_json_members = 512;         // of one object; finding one of them is a linear search
   int64_t max_messages = 4096;
   int64_t max_content_parts = 1024;  // of one message
   int64_t max_prompts = 2048;        // of one completions request

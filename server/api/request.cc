@@ -62,7 +62,6 @@ GenerationRequest with_defaults(Route route, const RequestRules& rules) {
   r.min_p = d.min_p;
   r.typical_p = d.typical_p;
   r.repetition_penalty = d.repetition_penalty;
-  r.max_tokens = d.max_tokens;
   return r;
 }
 

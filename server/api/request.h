@@ -31,7 +31,7 @@ struct GenerationDefaults {
   double min_p = 0.0;
   double typical_p = 1.0;
   double repetition_penalty = 1.0;
-  std::optional<int64_t> max_tokens;  // generation_config's max_new_tokens
+  std::optional<int64_t> max_tokens;  // max_new_tokens, a cap: it need not fit
 };
 
 // What the parser has to know about the server.

@@ -233,13 +233,14 @@ MaybeError read_prompt(const Json& value, Reading& r) {
   return std::nullopt;
 }
 
-MaybeError read_tool_choice(const Json& value, Reading&) {
+// tool_choice and its legacy name, function_call.
+MaybeError read_tool_choice(const Json& value, const char* name) {
   if (value == "auto" || value == "none") return std::nullopt;
   if (value == "required" || value.is_object())
-    return unsupported_field("tool_choice",
-                             "tool_choice: only \"auto\" and \"none\" are supported in this "
-                             "version.");
-  return wrong_type("tool_choice", value, "\"auto\" or \"none\"");
+    return unsupported_field(name, std::string(name) +
+                                       ": only \"auto\" and \"none\" are supported in this "
+                                       "version.");
+  return wrong_type(name, value, "\"auto\" or \"none\"");
 }
 
 MaybeError read_response_format(const Json& value, Reading&) {
@@ -291,9 +292,8 @@ MaybeError read_structured(const Json& value, Reading& r) {
   return std::nullopt;
 }
 
-MaybeError structured_outputs(const Json&, Reading&) {
-  return unsupported_field("structured_outputs",
-                           "structured_outputs is not supported in this version.");
+MaybeError not_supported(const char* name) {
+  return unsupported_field(name, std::string(name) + " is not supported in this version.");
 }
 
 MaybeError short_string(const Json& value, std::string_view name, Reading& r,
@@ -311,18 +311,22 @@ constexpr SpecialField kSpecial[] = {
     {"messages", kChat, read_structured<read_messages, &Request::messages>},
     {"tools", kChat, read_structured<read_tools, &Request::tools>},
     {"functions", kChat, read_structured<read_functions, &Request::tools>},
-    {"tool_choice", kChat, read_tool_choice},
-    {"function_call", kChat, read_tool_choice},
+    {"tool_choice", kChat,
+     [](const Json& v, Reading&) { return read_tool_choice(v, "tool_choice"); }},
+    {"function_call", kChat,
+     [](const Json& v, Reading&) { return read_tool_choice(v, "function_call"); }},
     {"prompt", kCompletions, read_prompt},
     {"suffix", kCompletions, read_suffix},
     {"chat_template", kChat, read_chat_template},
     {"chat_template_kwargs", kChat, read_template_kwargs},
     {"response_format", kBoth, read_response_format},
-    {"structured_outputs", kBoth, structured_outputs},
-    {"guided_json", kBoth, structured_outputs},
-    {"guided_regex", kBoth, structured_outputs},
-    {"guided_choice", kBoth, structured_outputs},
-    {"guided_grammar", kBoth, structured_outputs},
+    {"structured_outputs", kBoth,
+     [](const Json&, Reading&) { return not_supported("structured_outputs"); }},
+    {"guided_json", kBoth, [](const Json&, Reading&) { return not_supported("guided_json"); }},
+    {"guided_regex", kBoth, [](const Json&, Reading&) { return not_supported("guided_regex"); }},
+    {"guided_choice", kBoth, [](const Json&, Reading&) { return not_supported("guided_choice"); }},
+    {"guided_grammar", kBoth,
+     [](const Json&, Reading&) { return not_supported("guided_grammar"); }},
     {"stop", kBoth, read_stop},
     {"logit_bias", kBoth, read_logit_bias},
     {"logprobs", kBoth, read_logprobs},
@@ -334,7 +338,10 @@ constexpr SpecialField kSpecial[] = {
                        r.request.stop_token_ids);
      }},
     {"allowed_token_ids", kBoth,
-     [](const Json& v, Reading& r) {
+     [](const Json& v, Reading& r) -> MaybeError {
+       if (v.is_array() && v.empty())
+         return invalid_field("allowed_token_ids",
+                              "allowed_token_ids must have at least one element.");
        return read_ids(v, "allowed_token_ids", r.rules.limits.max_allowed_token_ids, r,
                        r.request.allowed_token_ids);
      }},

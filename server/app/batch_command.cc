@@ -127,7 +127,7 @@ class BatchRun {
   Status run(LineReader& reader) {
     bool more = true;
     while (more || !open_.empty()) {
-      if (more && static_cast<int>(open_.size()) < window_) {
+      if (more && !waiting_ && static_cast<int>(open_.size()) < window_) {
         const auto line = reader.next();
         more = line.has_value();
         if (more && !store_.has(line->number)) MR_RETURN_IF_ERROR(begin(*line));
@@ -141,7 +141,9 @@ class BatchRun {
       }
     }
     progress_.update(store_.rows(), failed_, tokens_, true);
-    return absl::OkStatus();
+    MR_RETURN_IF_ERROR(reader.status());
+    if (store_.rows() == total_) return absl::OkStatus();
+    return absl::DataLossError("the input changed while it was read");
   }
 
   int64_t tokens() const { return tokens_; }
@@ -183,6 +185,11 @@ class BatchRun {
         if (first + k < id) engine_.cancel(first + k);
         by_request_.erase(first + k);
       }
+      // A full engine has room again once one of the rows before this one has ended.
+      if (absl::IsResourceExhausted(status) && !open_.empty()) {
+        waiting_ = line;
+        return absl::OkStatus();
+      }
       return refuse(line.number, row.custom_id, api::error_from_status(status));
     }
     open_.emplace(line.number, open);
@@ -207,9 +214,17 @@ class BatchRun {
     if (event.finish != Finish::none) by_request_.erase(found);
     if (was_finished || !generation.finished()) return absl::OkStatus();
     open_.erase(open->line);
-    if (generation.error()) return refuse(open->line, open->custom_id, *generation.error());
-    return store_.append(open->line, answer_line(open->line, open->custom_id, 200,
-                                                 generation.whole_answer(), nullptr));
+    MR_RETURN_IF_ERROR(end(*open));
+    if (!waiting_) return absl::OkStatus();
+    const LineReader::Line line = *std::exchange(waiting_, std::nullopt);
+    return begin(line);
+  }
+
+  Status end(const Open& open) {
+    const Generation& generation = *open.generation;
+    if (generation.error()) return refuse(open.line, open.custom_id, *generation.error());
+    return store_.append(
+        open.line, answer_line(open.line, open.custom_id, 200, generation.whole_answer(), nullptr));
   }
 
   const GenerationContext& context_;
@@ -223,6 +238,7 @@ class BatchRun {
   Progress progress_;
   std::unordered_map<int64_t, std::shared_ptr<Open>> open_;  // by line
   std::unordered_map<RequestId, std::shared_ptr<Open>> by_request_;
+  std::optional<LineReader::Line> waiting_;  // a row that the engine had no room for
   RequestId next_id_ = 1;
   int64_t failed_ = 0, tokens_ = 0;
   TimePoint synced_ = Clock::now();
@@ -238,16 +254,20 @@ int64_t count_failed(const std::string& path) {
   return failed;
 }
 
-// What the answers depend on, besides the input's bytes.
-std::string manifest_of(const BatchOptions& o, const GenerationContext& context,
-                        const BatchSurvey& survey, int64_t created) {
+// What the answers depend on.
+StatusOr<std::string> manifest_of(const BatchOptions& o, const GenerationContext& context,
+                                  const BatchSurvey& survey, int64_t created) {
+  std::string chat_template;
+  if (!o.model.chat_template_file.empty()) {
+    MR_ASSIGN_OR_RETURN(chat_template, sha256_of_file(o.model.chat_template_file));
+  }
   const nlohmann::ordered_json manifest = {
       {"input_sha256", survey.sha256},
       {"rows", survey.rows},
       {"created", created},
       {"model", context.options().model_names},
       {"model_fingerprint", context.options().system_fingerprint},
-      {"chat_template", o.model.chat_template_file},
+      {"chat_template_sha256", chat_template},
       {"max_model_len", context.options().max_model_len},
       {"seed", o.seed}};
   return manifest.dump(1) + "\n";
@@ -259,9 +279,13 @@ int not_started(const Status& status) {
 }
 
 Status check_paths(const BatchOptions& o) {
-  std::error_code ignored;
-  if (std::filesystem::equivalent(o.input, o.output, ignored) || o.input == o.output)
-    return absl::InvalidArgumentError("the output must not be the input, " + o.input);
+  for (const char* suffix : {"", ".next", ".partial", ".manifest", ".lock"}) {
+    const std::string written = o.output + suffix;
+    std::error_code ignored;
+    if (std::filesystem::equivalent(o.input, written, ignored) || o.input == written)
+      return absl::InvalidArgumentError("the output must not be the input, " + o.input + ": " +
+                                        written + " would be overwritten");
+  }
   return absl::OkStatus();
 }
 
@@ -277,8 +301,9 @@ int run_batch(BatchOptions& o) {
   auto model = LocalModel::load(o.model, {});
   if (!model.ok()) return not_started(model.status());
   const GenerationContext& context = (*model)->context();
-  StatusOr<BatchStore> store =
-      BatchStore::open(o.output, manifest_of(o, context, *survey, created));
+  const StatusOr<std::string> manifest = manifest_of(o, context, *survey, created);
+  if (!manifest.ok()) return not_started(manifest.status());
+  StatusOr<BatchStore> store = BatchStore::open(o.output, *manifest);
   if (!store.ok()) return not_started(store.status());
   StatusOr<LineReader> reader = LineReader::open(o.input, max_line);
   if (!reader.ok()) return not_started(reader.status());

@@ -85,6 +85,8 @@ std::string hex(const unsigned char* bytes, unsigned count) {
   return out;
 }
 
+}  // namespace
+
 StatusOr<std::string> sha256_of_file(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::NotFoundError(path + " cannot be read: " + std::strerror(errno));
@@ -102,8 +104,6 @@ StatusOr<std::string> sha256_of_file(const std::string& path) {
   return hex(bytes, size);
 }
 
-}  // namespace
-
 StatusOr<LineReader> LineReader::open(const std::string& path, size_t max_line_bytes) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::NotFoundError(path + " cannot be read: " + std::strerror(errno));
@@ -112,10 +112,10 @@ StatusOr<LineReader> LineReader::open(const std::string& path, size_t max_line_b
 
 LineReader::LineReader(LineReader&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
+      errno_(other.errno_),
       max_line_bytes_(other.max_line_bytes_),
       buffer_(std::move(other.buffer_)),
       begin_(other.begin_),
-      bytes_read_(other.bytes_read_),
       number_(other.number_) {}
 
 LineReader::~LineReader() {
@@ -128,10 +128,18 @@ bool LineReader::fill() {
   begin_ = 0;
   const size_t old = buffer_.size();
   buffer_.resize(old + kReadBytes);
-  const ssize_t count = ::read(fd_, buffer_.data() + old, kReadBytes);
+  ssize_t count = 0;
+  do {
+    count = ::read(fd_, buffer_.data() + old, kReadBytes);
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) errno_ = errno;
   buffer_.resize(old + static_cast<size_t>(std::max<ssize_t>(0, count)));
-  bytes_read_ += static_cast<uint64_t>(std::max<ssize_t>(0, count));
   return count > 0;
+}
+
+Status LineReader::status() const {
+  if (errno_ == 0) return absl::OkStatus();
+  return absl::DataLossError(std::string("the input cannot be read: ") + std::strerror(errno_));
 }
 
 bool LineReader::read_raw(Line& line) {
@@ -142,13 +150,13 @@ bool LineReader::read_raw(Line& line) {
     const bool found = end != std::string::npos;
     const size_t size = (found ? end : buffer_.size()) - begin_;
     if (size > max_line_bytes_) line.too_long = true;
-    if (found || !line.too_long) searched = size;
     if (found) {
       if (!line.too_long) line.text = buffer_.substr(begin_, size);
       begin_ = end + 1;
       break;
     }
-    if (line.too_long) begin_ = buffer_.size(), searched = 0;  // drop what cannot be used
+    if (line.too_long) begin_ = buffer_.size();  // drop what cannot be used
+    searched = buffer_.size() - begin_;
     if (fill()) continue;
     if (size == 0 && !line.too_long) return false;
     if (!line.too_long) line.text = buffer_.substr(begin_);
@@ -209,6 +217,7 @@ StatusOr<BatchSurvey> survey_batch(const std::string& path, size_t max_line_byte
                                       " and " + std::to_string(line->number) +
                                       " have the same custom_id \"" + id.substr(0, 80) + "\"");
   }
+  MR_RETURN_IF_ERROR(reader.status());
   return survey;
 }
 

@@ -28,7 +28,8 @@ class LineReader {
   };
   // Nothing at the end of the file. Blank lines are skipped.
   std::optional<Line> next();
-  uint64_t bytes_read() const { return bytes_read_; }
+  // Why next() ended: OK at the end of the file, else what kept it from being read.
+  Status status() const;
 
  private:
   LineReader(int fd, size_t max_line_bytes) : fd_(fd), max_line_bytes_(max_line_bytes) {}
@@ -36,10 +37,10 @@ class LineReader {
   bool read_raw(Line& line);
 
   int fd_ = -1;
+  int errno_ = 0;  // of a failed read
   size_t max_line_bytes_ = 0;
   std::string buffer_;
   size_t begin_ = 0;
-  uint64_t bytes_read_ = 0;
   int64_t number_ = 0;
 };
 
@@ -61,6 +62,7 @@ struct BatchSurvey {
   int64_t rows = 0;
   std::string sha256;  // of the file's bytes, hexadecimal
 };
+StatusOr<std::string> sha256_of_file(const std::string& path);
 // INVALID_ARGUMENT if two lines have the same custom_id, with both line numbers.
 StatusOr<BatchSurvey> survey_batch(const std::string& path, size_t max_line_bytes);
 

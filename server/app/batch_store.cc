@@ -95,6 +95,9 @@ Status BatchStore::check_manifest(const std::string& manifest) {
   if (exists(out_path_))
     return absl::FailedPreconditionError(out_path_ +
                                          " exists already; remove it or choose another");
+  // Without a manifest nothing says what a partial file holds: a run that had just ended left it.
+  const std::string partial = out_path_ + ".partial";
+  if (exists(partial) && ::unlink(partial.c_str()) != 0) return file_error(partial, "removed");
   return write_atomically(
       path, [&](int fd, const std::string& name) { return write_all(fd, name, manifest); });
 }

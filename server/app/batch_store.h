@@ -3,7 +3,8 @@
 //   OUT.lock      held by the one process that writes
 //   OUT.manifest  what the run is of: hash of the input, settings; a rerun must agree
 //   OUT.partial   "<line number> <answer>\n", appended as answers come; a torn last line is cut
-// and at the end writes OUT in the order of the input, whole or not at all. One owner, one thread.
+// and at the end writes OUT in the order of the input, whole or not at all. The manifest goes first
+// when the others are removed, so a partial file without one is of no run. One owner, one thread.
 #pragma once
 
 #include <cstdint>

@@ -182,6 +182,7 @@ struct Generation::Impl {
       LogprobEntry e = choice.prompt_scores[i];
       e.text_offset = offset;
       if (i < hidden) e.chosen.bytes.clear();
+      if (i == hidden) e.chosen.bytes = tokenizer.first_token_bytes(prompt.tokens[i]);
       delta.logprobs.push_back(std::move(e));
     }
     delta.text += detokenizer.finish();
@@ -237,6 +238,7 @@ struct Generation::Impl {
         !is_end_token(event) && add_text(choice, choice.detokenizer.push(event.token), delta);
     if (matched) {
       choice.ended = true;
+      choice.engine_finish = "stop";
       if (event.finish == Finish::none) cancels.push_back(first_id + k);
     } else if (event.finish != Finish::none) {
       finish(choice, event, delta);

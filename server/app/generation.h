@@ -1,17 +1,17 @@
 // The socket-free core of every generating route, shared by HTTP, the terminal chat and batch.
 //
-//   GenerationContext   what is fixed: tokenizer, template, names, limits. Immutable; prepare() may
-//   be
-//                       called by any number of (text) threads.
-//   Prepared            one valid request: token ids, rules, everything checked. Moved on.
-//   Generation          one request's answer while it is made. One owner, one thread (io).
+// - GenerationContext: what is fixed, as tokenizer, template, names and limits. Immutable; any
+//   number of (text) threads may call it.
+// - Prepared: one valid request, with token ids and rules, everything checked. Moved on.
+// - Generation: one request's answer while it is made. One owner, one thread (io).
 //
 // How a caller uses it:
-//   auto prepared = context.prepare(route, body);           // text thread; error -> JSON, no
-//   header Generation g(context, std::move(*prepared), {id, created, ...}); for (Request& r :
-//   g.take_requests(first_id, Clock::now())) engine.submit(r) or g.fail(error); on each TokenEvent
-//   of those ids: g.on_event(e), then cancel every id of g.take_cancels(), send g.take_output() if
-//   it streams; once g.finished(): g.error() or g.whole_answer().
+// 1. context.prepare(route, body) on a text thread; an error is answered before any header.
+// 2. Generation g(context, *std::move(prepared), {id, created}), and each of
+//    g.take_requests(first_id, now) to the engine; g.fail(error) if the engine refuses one.
+// 3. On each TokenEvent of those ids g.on_event(event); then cancel every id of g.take_cancels(),
+//    and send g.take_output() if it streams.
+// 4. Once g.finished(): g.error() or g.whole_answer().
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ struct Prepared {
   StopRules stop;
   std::vector<std::string> stop_strings;
   std::string model;  // as the answer names it
-  std::string request_id, user, cache_salt;
+  std::string request_id, cache_salt;
   api::Route route = api::Route::chat;
   int n = 1;
   int best_of = 1;
@@ -112,7 +112,9 @@ class GenerationContext {
   api::Result<std::vector<PreparedPrompt>> make_prompts(
       const api::GenerationRequest& request) const;
   api::Result<PreparedPrompt> render_chat(const api::GenerationRequest& request) const;
-  std::optional<api::Error> check_token_ids(const std::vector<Token>& tokens) const;
+  std::optional<api::Error> check_model(std::string_view name) const;
+  std::optional<api::Error> check_token_ids(const std::string& param,
+                                            const std::vector<Token>& tokens) const;
   std::optional<api::Error> fit(const api::GenerationRequest& request, Prepared& prepared) const;
   std::vector<std::vector<Token>> bad_word_tokens(const std::vector<std::string>& words) const;
 

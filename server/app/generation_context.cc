@@ -56,13 +56,25 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
 }
 
+// Where the last message's text stands in the rendered one: its last occurrence that is data (the
+// same letters may stand in the markup after it). npos if it does not.
+size_t find_prefill(const RenderedText& rendered, std::string_view core) {
+  for (auto range = rendered.user_ranges.rbegin(); range != rendered.user_ranges.rend(); ++range) {
+    const std::string_view data =
+        std::string_view(rendered.text).substr(range->begin, range->end - range->begin);
+    const size_t at = data.rfind(core);
+    if (at != std::string_view::npos) return range->begin + at;
+  }
+  return std::string::npos;
+}
+
 // Cuts the rendered text after the last message's content, so that the answer continues it. The
 // prompt ends with exactly that content, its trailing blanks included even where the template
 // trims them; leading blanks are as the template writes them.
 std::optional<Error> cut_after_prefill(const Json& messages, RenderedText& rendered) {
   const std::string& content = messages.back()["content"].get_ref<const std::string&>();
   const std::string_view core = trimmed(content);
-  const size_t at = core.empty() ? std::string::npos : rendered.text.rfind(core);
+  const size_t at = core.empty() ? std::string::npos : find_prefill(rendered, core);
   if (at == std::string::npos) {
     return api::invalid_field("continue_final_message",
                               "continue_final_message: the last message's content is empty, or "
@@ -73,8 +85,7 @@ std::optional<Error> cut_after_prefill(const Json& messages, RenderedText& rende
   const size_t core_end = static_cast<size_t>(core.data() - content.data()) + core.size();
   rendered.text.append(content, core_end);
   std::erase_if(rendered.user_ranges, [&](const ByteRange& r) { return r.begin >= end; });
-  if (!rendered.user_ranges.empty())
-    rendered.user_ranges.back().end = std::min(rendered.user_ranges.back().end, end);
+  rendered.user_ranges.back().end = rendered.text.size();
   return std::nullopt;
 }
 
@@ -135,12 +146,21 @@ StatusOr<std::unique_ptr<GenerationContext>> GenerationContext::create(
       std::move(options), tokenizer, chat_template, std::move(template_error)));
 }
 
-std::optional<Error> GenerationContext::check_token_ids(const std::vector<Token>& tokens) const {
+// The empty name stands for the default model.
+std::optional<Error> GenerationContext::check_model(std::string_view name) const {
+  const std::vector<std::string>& names = options_.model_names;
+  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end())
+    return std::nullopt;
+  return api::unknown_model(name, names);
+}
+
+std::optional<Error> GenerationContext::check_token_ids(const std::string& param,
+                                                        const std::vector<Token>& tokens) const {
   for (const Token token : tokens) {
     const bool beyond = token >= tokenizer_.size();
     if (!beyond && !std::binary_search(holes_.begin(), holes_.end(), token)) continue;
     return api::invalid_field(
-        "prompt", "prompt: " + std::to_string(token) + " is no token of this model's vocabulary.");
+        param, param + ": " + std::to_string(token) + " is no token of this model's vocabulary.");
   }
   return std::nullopt;
 }
@@ -179,7 +199,7 @@ api::Result<std::vector<PreparedPrompt>> GenerationContext::make_prompts(
   }
   for (const api::Prompt& prompt : r.prompts) {
     if (const auto* ids = std::get_if<std::vector<Token>>(&prompt)) {
-      if (auto error = check_token_ids(*ids)) return *std::move(error);
+      if (auto error = check_token_ids("prompt", *ids)) return *std::move(error);
       prompts.push_back({.tokens = *ids});
       continue;
     }
@@ -205,12 +225,15 @@ std::optional<Error> GenerationContext::fit(const GenerationRequest& r, Prepared
   const int64_t pool =
       options_.max_request_tokens > 0 ? options_.max_request_tokens : options_.max_model_len;
   const int64_t limit = std::min(options_.max_model_len, pool);
-  const int64_t fallback = r.route == api::Route::chat ? 1 : kDefaultCompletionTokens;
-  const int64_t wanted = r.max_tokens.value_or(fallback);
+  // A default is a cap: only what the request itself asks for has to fit.
+  std::optional<int64_t> cap = r.max_tokens ? r.max_tokens : rules_->defaults.max_tokens;
+  if (!cap && r.route == api::Route::completions) cap = kDefaultCompletionTokens;
+  const int64_t least = r.max_tokens.value_or(1);
   int64_t longest = 0;
   for (PreparedPrompt& prompt : prepared.prompts) {
     if (r.truncate_prompt_tokens) {
-      const int64_t keep = *r.truncate_prompt_tokens < 0 ? std::max<int64_t>(1, limit - wanted)
+      const int64_t answer = r.max_tokens.value_or(cap.value_or(1));
+      const int64_t keep = *r.truncate_prompt_tokens < 0 ? std::max<int64_t>(1, limit - answer)
                                                          : *r.truncate_prompt_tokens;
       const auto size = static_cast<int64_t>(prompt.tokens.size());
       if (size > keep) {
@@ -220,14 +243,16 @@ std::optional<Error> GenerationContext::fit(const GenerationRequest& r, Prepared
     }
     longest = std::max(longest, static_cast<int64_t>(prompt.tokens.size()));
   }
-  const int64_t least = r.max_tokens ? wanted : std::min<int64_t>(wanted, 1);
   if (longest + least > options_.max_model_len)
     return too_long(field, longest, least, options_.max_model_len, "maximum context length");
   if (longest + least > pool) return too_long(field, longest, least, pool, "KV cache capacity");
-  int64_t answer = limit - longest;
-  if (r.max_tokens || r.route == api::Route::completions) answer = std::min(answer, wanted);
+  const int64_t answer = std::min(limit - longest, cap.value_or(limit));
+  if (r.min_tokens > answer)
+    return api::invalid_field("min_tokens", "min_tokens is " + std::to_string(r.min_tokens) +
+                                                ", but the answer can have at most " +
+                                                std::to_string(answer) + " tokens.");
   prepared.stop.max_tokens = static_cast<int32_t>(answer);
-  prepared.stop.min_tokens = static_cast<int32_t>(std::min(r.min_tokens, answer));
+  prepared.stop.min_tokens = static_cast<int32_t>(r.min_tokens);
   return std::nullopt;
 }
 
@@ -278,9 +303,9 @@ api::Result<Prepared> GenerationContext::prepare(api::Route route, std::string_v
   api::Result<GenerationRequest> parsed = api::parse_generation_request(route, body, *rules_);
   if (!parsed.ok()) return parsed.error();
   GenerationRequest& r = *parsed;
-  const std::vector<std::string>& names = options_.model_names;
-  if (!r.model.empty() && std::find(names.begin(), names.end(), r.model) == names.end())
-    return api::unknown_model(r.model, names);
+  if (auto error = check_model(r.model)) return *std::move(error);
+  if (auto error = check_token_ids("allowed_token_ids", r.allowed_token_ids))
+    return *std::move(error);
 
   Prepared p;
   api::Result<std::vector<PreparedPrompt>> prompts = make_prompts(r);
@@ -295,9 +320,8 @@ api::Result<Prepared> GenerationContext::prepare(api::Route route, std::string_v
   p.stop.ignore_eos = r.ignore_eos;
   p.stop.stop_tokens = r.stop_token_ids;
   p.stop_strings = std::move(r.stop);
-  p.model = r.model.empty() ? names.front() : r.model;
+  p.model = r.model.empty() ? options_.model_names.front() : r.model;
   p.request_id = std::move(r.request_id);
-  p.user = std::move(r.user);
   p.cache_salt = std::move(r.cache_salt);
   p.route = route;
   p.n = static_cast<int>(r.n);
@@ -320,6 +344,7 @@ api::Result<Prepared> GenerationContext::prepare(api::Route route, std::string_v
 api::Result<std::string> GenerationContext::tokenize(std::string_view body) const {
   api::Result<api::TokenizeRequest> parsed = api::parse_tokenize_request(body, *rules_);
   if (!parsed.ok()) return parsed.error();
+  if (auto error = check_model(parsed->request.model)) return *std::move(error);
   api::Result<std::vector<PreparedPrompt>> prompts = make_prompts(parsed->request);
   if (!prompts.ok()) return prompts.error();
   const std::vector<Token>& tokens = prompts->front().tokens;
@@ -336,6 +361,7 @@ api::Result<std::string> GenerationContext::tokenize(std::string_view body) cons
 api::Result<std::string> GenerationContext::detokenize(std::string_view body) const {
   api::Result<api::DetokenizeRequest> parsed = api::parse_detokenize_request(body, *rules_);
   if (!parsed.ok()) return parsed.error();
+  if (auto error = check_model(parsed->model)) return *std::move(error);
   const Json out = {{"prompt", tokenizer_.decode(parsed->tokens, false)}};
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -346,9 +372,8 @@ std::string GenerationContext::models_json() const {
 }
 
 api::Result<std::string> GenerationContext::model_json(std::string_view name) const {
-  const auto& names = options_.model_names;
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    return api::unknown_model(name, names);
+  if (name.empty()) return api::unknown_model(name, options_.model_names);
+  if (auto error = check_model(name)) return *std::move(error);
   return api::model_json(name, {options_.root, options_.created, options_.max_model_len});
 }
 
