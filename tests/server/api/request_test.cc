@@ -69,12 +69,27 @@ const char* const kBothFields[] = {"temperature",
                                    "prompt_logprobs",
                                    "frequency_penalty"};
 
+const char* const kChatFields[] = {"tools",
+                                   "tool_choice",
+                                   "functions",
+                                   "function_call",
+                                   "top_logprobs",
+                                   "chat_template",
+                                   "chat_template_kwargs",
+                                   "max_completion_tokens",
+                                   "add_generation_prompt",
+                                   "continue_final_message",
+                                   "content_special_tokens",
+                                   "reasoning_effort"};
+
 TEST(Request, NullIsAbsentForEveryField) {
   for (const Route route : {Route::chat, Route::completions}) {
     for (const char* field : kBothFields) EXPECT_EQ(blamed(route, {{field, nullptr}}), "") << field;
   }
-  for (const char* field : {"tools", "tool_choice", "top_logprobs", "chat_template_kwargs"})
+  for (const char* field : kChatFields)
     EXPECT_EQ(blamed(Route::chat, {{field, nullptr}}), "") << field;
+  for (const char* field : {"suffix", "echo"})
+    EXPECT_EQ(blamed(Route::completions, {{field, nullptr}}), "") << field;
 }
 
 TEST(Request, AWrongTypeNamesItsField) {
@@ -88,6 +103,49 @@ TEST(Request, AWrongTypeNamesItsField) {
       EXPECT_THAT(blamed(route, {{field, wrong}}), HasSubstr(field)) << field;
     }
   }
+}
+
+TEST(Request, EveryWrongTypeIsRefusedUnderTheFieldsOwnName) {
+  const Json values[] = {true, -7.5, "warm", Json::array({nullptr}), {{"x", nullptr}}};
+  for (const Route route : {Route::chat, Route::completions}) {
+    std::vector<std::string> fields(std::begin(kBothFields), std::end(kBothFields));
+    for (const char* name : {"structured_outputs", "guided_json", "guided_regex", "guided_choice",
+                             "guided_grammar", "truncate_prompt_tokens", "ttft_slo_ms", "model"})
+      fields.emplace_back(name);
+    if (route == Route::chat)
+      fields.insert(fields.end(), std::begin(kChatFields), std::end(kChatFields));
+    else
+      fields.insert(fields.end(), {"suffix", "echo", "prompt"});
+    for (const std::string& field : fields) {
+      int refused = 0;
+      for (const Json& value : values) {
+        const std::string param = blamed(route, {{field, value}});
+        if (param.empty()) continue;
+        ++refused;
+        EXPECT_TRUE(param.starts_with(field) || (param == "min_tokens" && field == "max_tokens"))
+            << field << " " << value << " blames " << param;
+      }
+      EXPECT_GE(refused, 3) << field;
+    }
+  }
+}
+
+TEST(Request, FieldsOfTheOtherRouteAreUnknown) {
+  EXPECT_EQ(blamed(Route::completions, {{"messages", 5}, {"tools", 5}}), "");
+  EXPECT_EQ(blamed(Route::chat, {{"prompt", 5}, {"suffix", 5}, {"echo", 5}}), "");
+}
+
+TEST(Request, AStopStringIsMeasuredOnceRead) {
+  std::string escaped;
+  for (int i = 0; i < 300; ++i) escaped += "\\u4e2d";  // 900 bytes, written as 1800
+  const auto parsed = [&](const std::string& stop) {
+    return parse_generation_request(Route::completions,
+                                    "{\"prompt\":\"a\",\"stop\":[\"" + stop + "\"]}", rules());
+  };
+  ASSERT_TRUE(parsed(escaped).ok()) << parsed(escaped).error().message;
+  EXPECT_EQ(parsed(escaped)->stop[0].size(), 900u);
+  EXPECT_EQ(parsed(std::string(1024, 'a'))->stop[0].size(), 1024u);
+  EXPECT_EQ(parsed(std::string(1025, 'a')).error().param, "stop");
 }
 
 TEST(Request, UnknownFieldsAreIgnored) {

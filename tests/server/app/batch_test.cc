@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -118,6 +119,83 @@ TEST_F(BatchFiles, ARunOfAnotherKindIsRefused) {
   std::filesystem::remove(out_ + ".manifest");
   write(out_, "done\n");
   EXPECT_FALSE(BatchStore::open(out_, "one").ok()) << "a finished output is never overwritten";
+}
+
+TEST_F(BatchFiles, APartialFileWithoutAManifestIsOfNoRun) {
+  // What a kill between the removal of the manifest and that of the partial file leaves.
+  write(out_ + ".partial", "1 of an earlier input\n2 torn");
+  auto store = BatchStore::open(out_, "m");
+  ASSERT_TRUE(store.ok());
+  EXPECT_FALSE(store->resumed());
+  EXPECT_EQ(store->rows(), 0);
+  EXPECT_TRUE(store->append(1, "one").ok() && store->finish().ok());
+  EXPECT_EQ(read(out_), "one\n");
+}
+
+TEST_F(BatchFiles, APartialFileThatIsDamagedIsRefusedAndKept) {
+  { ASSERT_TRUE(BatchStore::open(out_, "m").ok()); }
+  write(out_ + ".partial", "1 one\n{\"custom_id\":1}\n");
+  const auto store = BatchStore::open(out_, "m");
+  ASSERT_FALSE(store.ok());
+  EXPECT_NE(status_message(store.status()).find("byte 6"), std::string::npos);
+  EXPECT_EQ(read(out_ + ".partial"), "1 one\n{\"custom_id\":1}\n");
+}
+
+// Killed after any number of bytes: whole rows are kept, at most the last one is repeated, and in
+// the end each is there once.
+TEST_F(BatchFiles, EveryPlaceToDieIsResumedFrom) {
+  std::string whole;
+  {
+    auto store = BatchStore::open(out_, "m");
+    for (const int64_t line : {12, 3, 7}) {
+      ASSERT_TRUE(store->append(line, "answer " + std::to_string(line)).ok());
+    }
+    whole = read(out_ + ".partial");
+  }
+  for (size_t size = 0; size <= whole.size(); ++size) {
+    write(out_ + ".partial", whole.substr(0, size));
+    auto store = BatchStore::open(out_, "m");
+    ASSERT_TRUE(store.ok()) << size;
+    const auto ends = std::count(whole.begin(), whole.begin() + static_cast<int64_t>(size), '\n');
+    EXPECT_EQ(store->rows(), ends) << size;
+    for (const int64_t line : {3, 7, 12}) {
+      if (store->has(line)) continue;
+      ASSERT_TRUE(store->append(line, "answer " + std::to_string(line)).ok());
+    }
+    if (size == whole.size()) {
+      ASSERT_TRUE(store->finish().ok());
+    }
+  }
+  EXPECT_EQ(read(out_), "answer 3\nanswer 7\nanswer 12\n");
+}
+
+TEST_F(BatchFiles, TheSurveyCountsRowsAndNamesTheBytes) {
+  const std::string row = R"({"method":"POST","url":"/v1/completions","body":{},"custom_id":)";
+  write(in_, "\xEF\xBB\xBF" + row + "\"a\"}\r\n\r\nnull\n" + row + "5}\n" + row + "\"b\"}");
+  const auto survey = survey_batch(in_, 1000);
+  ASSERT_TRUE(survey.ok());
+  EXPECT_EQ(survey->rows, 4);
+  write(out_, "abc");
+  EXPECT_EQ(*sha256_of_file(out_),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_NE(survey->sha256, *sha256_of_file(out_));
+  EXPECT_FALSE(survey_batch(folder_, 1000).ok()) << "a folder cannot be read";
+  EXPECT_FALSE(survey_batch(in_ + "x", 1000).ok());
+}
+
+TEST_F(BatchFiles, LinesAreFoundWhereverTheReadsAreCut) {
+  // Lines whose ends fall on, before and behind the edges of the reader's chunks.
+  for (const size_t length : {(256u << 10) - 2, (256u << 10) - 1, 256u << 10, (256u << 10) + 1}) {
+    const auto all = lines(std::string(length, 'x') + "\nb\r\n" + std::string(length, 'y'), length);
+    ASSERT_EQ(all.size(), 3u) << length;
+    EXPECT_EQ(all[0].text, std::string(length, 'x'));
+    EXPECT_EQ(all[1].text, "b");
+    EXPECT_EQ(all[2].text, std::string(length, 'y'));
+    const auto cut = lines(std::string(length, 'x') + "\nb\n", length - 1);
+    ASSERT_EQ(cut.size(), 2u);
+    EXPECT_TRUE(cut[0].too_long && cut[0].text.empty());
+    EXPECT_EQ(cut[1].text, "b");
+  }
 }
 
 TEST_F(BatchFiles, ACrashBetweenRenameAndCleaningIsMended) {
