@@ -1,5 +1,6 @@
-// Limits: every bound on what a request may ask for. Each is a flag of the server; each is checked
-// before memory is spent on what it bounds, and named in the error. A value, fixed at start.
+// Limits: every bound on what a request may ask for. Each is checked before memory is spent on what
+// it bounds, and named in the error. Operators set the body's size and the number of alternatives;
+// the rest is fixed. A value, made at start.
 #pragma once
 
 #include <cstddef>
