@@ -14,9 +14,8 @@ Result<Json> parse_json(std::string_view text) {
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& error) {
-    return invalid_field(
-        "", "the text is not valid JSON: it breaks off or is ill-formed at byte " +
-                std::to_string(error.byte) + ".");
+    return invalid_field("", "the text is not valid JSON: it breaks off or is ill-formed at byte " +
+                                 std::to_string(error.byte) + ".");
   } catch (const Json::exception&) {
     return invalid_field("", "the JSON text has a number that is out of range.");
   }

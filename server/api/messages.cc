@@ -63,8 +63,7 @@ Result<Json> read_content(const Json& value, const std::string& path, const Limi
 
 // Arguments arrive as JSON text (OpenAI) or as an object; "" stands for no arguments. They leave in
 // the one form that the template wants.
-Result<Json> read_arguments(const Json* value, const std::string& path,
-                            const RequestRules& rules) {
+Result<Json> read_arguments(const Json* value, const std::string& path, const RequestRules& rules) {
   if (!value) return Json(rules.tool_arguments_as_objects ? Json::object() : Json("{}"));
   if (value->is_object()) {
     return rules.tool_arguments_as_objects ? *value : Json(dump(*value));
@@ -100,8 +99,8 @@ Result<Json> read_tool_calls(const Json& value, const std::string& path,
                              const RequestRules& rules) {
   if (!value.is_array()) return wrong_type(path, value, "a list");
   if (static_cast<int64_t>(value.size()) > rules.limits.max_tools) {
-    return invalid_field(path, path + ": at most " + std::to_string(rules.limits.max_tools) +
-                                   " calls are allowed.");
+    return invalid_field(
+        path, path + ": at most " + std::to_string(rules.limits.max_tools) + " calls are allowed.");
   }
   Json calls = Json::array();
   for (size_t i = 0; i < value.size(); ++i) {
@@ -145,8 +144,8 @@ Result<std::string> read_role(const Json& value, const std::string& path) {
   const auto& name = role->get_ref<const std::string&>();
   if (name == "developer") return std::string("system");
   if (name == "system" || name == "user" || name == "assistant" || name == "tool") return name;
-  return invalid_field(role_path, role_path + ": " + shown(*role) + " is not one of " +
-                                      std::string(kRoles) + ".");
+  return invalid_field(
+      role_path, role_path + ": " + shown(*role) + " is not one of " + std::string(kRoles) + ".");
 }
 
 Result<Json> read_message(const Json& value, const std::string& path, const RequestRules& rules) {
@@ -199,8 +198,8 @@ std::optional<Error> check_tool_list(const Json& value, const std::string& path,
                                      const Limits& limits) {
   if (!value.is_array()) return wrong_type(path, value, "a list");
   if (static_cast<int64_t>(value.size()) <= limits.max_tools) return std::nullopt;
-  return invalid_field(path, path + ": at most " + std::to_string(limits.max_tools) +
-                                 " tools are allowed.");
+  return invalid_field(
+      path, path + ": at most " + std::to_string(limits.max_tools) + " tools are allowed.");
 }
 
 }  // namespace

@@ -2,9 +2,8 @@
 // read. Pure functions; any thread. Internal to server/api.
 #pragma once
 
-#include <optional>
-
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "server/api/error.h"
 #include "server/api/request.h"
