@@ -292,6 +292,24 @@ MaybeError read_structured(const Json& value, Reading& r) {
   return std::nullopt;
 }
 
+// Fields of the one route that are known on the other: what they ask for is refused there, not
+// passed over.
+MaybeError refuse_echo(const Json& value, Reading&) {
+  if (!value.is_boolean()) return wrong_type("echo", value, "a boolean");
+  if (!value.get<bool>()) return std::nullopt;
+  return unsupported_field("echo", "echo is supported on /v1/completions only.");
+}
+
+MaybeError refuse_top_logprobs(const Json& value, Reading& r) {
+  int64_t count = 0;
+  if (auto error = read_integer(value, "top_logprobs", 0, r.rules.limits.max_logprobs, count))
+    return error;
+  if (count == 0) return std::nullopt;
+  return unsupported_field("top_logprobs",
+                           "top_logprobs is supported on chat only; completions take a number as "
+                           "logprobs.");
+}
+
 MaybeError not_supported(const char* name) {
   return unsupported_field(name, std::string(name) + " is not supported in this version.");
 }
@@ -331,6 +349,8 @@ constexpr SpecialField kSpecial[] = {
     {"logit_bias", kBoth, read_logit_bias},
     {"logprobs", kBoth, read_logprobs},
     {"top_logprobs", kChat, read_top_logprobs},
+    {"top_logprobs", kCompletions, refuse_top_logprobs},
+    {"echo", kChat, refuse_echo},
     {"stream_options", kBoth, read_stream_options},
     {"stop_token_ids", kBoth,
      [](const Json& v, Reading& r) {

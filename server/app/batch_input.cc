@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <functional>
@@ -186,6 +187,8 @@ std::variant<BatchRow, RowError> parse_row(const LineReader::Line& line) {
   const api::ShapeLimit body[] = {{.field = "body", .max_values = limits.max_prompt_values}};
   api::Limits deeper = limits;
   deeper.max_json_depth += 1;
+  // The fields of the body, one level down here, are judged again by their own limits.
+  deeper.max_json_members = std::max(limits.max_json_members, limits.max_logit_bias);
   if (auto error = api::check_json_shape(line.text, deeper, body))
     return RowError{"", "invalid_json", error->message};
   auto parsed = api::parse_json(line.text);

@@ -132,7 +132,17 @@ TEST(Request, EveryWrongTypeIsRefusedUnderTheFieldsOwnName) {
 
 TEST(Request, FieldsOfTheOtherRouteAreUnknown) {
   EXPECT_EQ(blamed(Route::completions, {{"messages", 5}, {"tools", 5}}), "");
-  EXPECT_EQ(blamed(Route::chat, {{"prompt", 5}, {"suffix", 5}, {"echo", 5}}), "");
+  EXPECT_EQ(blamed(Route::chat, {{"prompt", 5}, {"suffix", 5}}), "");
+}
+
+TEST(Request, WhatTheOtherRouteKnowsIsRefusedWhereItWouldChangeTheAnswer) {
+  EXPECT_EQ(blamed(Route::chat, {{"echo", true}}), "echo");
+  EXPECT_EQ(blamed(Route::chat, {{"echo", 5}}), "echo");
+  EXPECT_EQ(blamed(Route::chat, {{"echo", false}}), "");
+  EXPECT_EQ(blamed(Route::completions, {{"top_logprobs", 2}}), "top_logprobs");
+  EXPECT_EQ(blamed(Route::completions, {{"top_logprobs", 1000000000}}), "top_logprobs");
+  EXPECT_EQ(blamed(Route::completions, {{"top_logprobs", 0}}), "");
+  EXPECT_EQ(blamed(Route::completions, {{"top_logprobs", nullptr}}), "");
 }
 
 TEST(Request, AStopStringIsMeasuredOnceRead) {

@@ -80,6 +80,16 @@ TEST_F(BatchFiles, RowsAreCheckedOneByOne) {
       code(R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":{"stream":true}})"),
       "invalid_body");
   EXPECT_EQ(code(std::string(100'000, '[')), "invalid_json");
+  // A bias map is as large as over HTTP, although it lies a level deeper.
+  const auto biased = [&](int entries) {
+    std::string map;
+    for (int i = 0; i < entries; ++i) map += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1";
+    return code(
+        R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":{"logit_bias":{)" + map +
+        "}}}");
+  };
+  EXPECT_EQ(biased(1024), "ok");
+  EXPECT_EQ(biased(1025), "invalid_json");
 }
 
 TEST_F(BatchFiles, EqualIdsAreRefusedWithBothLines) {
