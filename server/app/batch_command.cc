@@ -305,6 +305,12 @@ int run_batch(BatchOptions& o) {
   if (!manifest.ok()) return not_started(manifest.status());
   StatusOr<BatchStore> store = BatchStore::open(o.output, *manifest);
   if (!store.ok()) return not_started(store.status());
+  if (store->complete()) {
+    const int64_t failed = count_failed(o.output);
+    std::fprintf(stderr, "%s is complete: %lld rows, %lld failed\n", o.output.c_str(),
+                 static_cast<long long>(survey->rows), static_cast<long long>(failed));
+    return failed > 0 ? kExitFailedRows : 0;
+  }
   StatusOr<LineReader> reader = LineReader::open(o.input, max_line);
   if (!reader.ok()) return not_started(reader.status());
 

@@ -54,7 +54,13 @@ StatusOr<BatchStore> BatchStore::open(const std::string& out_path, const std::st
   store.out_path_ = out_path;
   MR_RETURN_IF_ERROR(store.lock());
   MR_RETURN_IF_ERROR(store.check_manifest(manifest));
-  MR_RETURN_IF_ERROR(store.read_partial());
+  // OUT appears whole and before the partial file goes.
+  store.complete_ = store.resumed_ && exists(out_path) && !exists(out_path + ".partial");
+  if (store.complete_) {
+    ::unlink((out_path + ".lock").c_str());
+  } else {
+    MR_RETURN_IF_ERROR(store.read_partial());
+  }
   return store;
 }
 
@@ -63,6 +69,7 @@ BatchStore::BatchStore(BatchStore&& other) noexcept
       lock_fd_(std::exchange(other.lock_fd_, -1)),
       partial_fd_(std::exchange(other.partial_fd_, -1)),
       resumed_(other.resumed_),
+      complete_(other.complete_),
       size_(other.size_),
       offsets_(std::move(other.offsets_)) {}
 
@@ -89,8 +96,9 @@ Status BatchStore::check_manifest(const std::string& manifest) {
     if (found.str() == manifest) return absl::OkStatus();
     return absl::FailedPreconditionError(
         "an earlier run towards " + out_path_ +
-        " had another input, model or settings; repeat it as it was, or remove " + path + " and " +
-        out_path_ + ".partial");
+        " had another input, model or settings; repeat it as it was, choose another output, or "
+        "remove " +
+        path + " and what it belongs to");
   }
   if (exists(out_path_))
     return absl::FailedPreconditionError(out_path_ +
@@ -161,8 +169,7 @@ Status BatchStore::finish() {
     }
     return write_all(fd, name, chunk);
   }));
-  for (const char* suffix : {".manifest", ".partial", ".lock"})
-    ::unlink((out_path_ + suffix).c_str());
+  for (const char* suffix : {".partial", ".lock"}) ::unlink((out_path_ + suffix).c_str());
   return absl::OkStatus();
 }
 

@@ -118,7 +118,23 @@ TEST_F(BatchFiles, AnswersSurviveAndComeOutInOrder) {
   EXPECT_TRUE(store->finish().ok());
   EXPECT_EQ(read(out_), "two\nseven\nnine\n");
   EXPECT_FALSE(std::filesystem::exists(out_ + ".partial"));
-  EXPECT_FALSE(std::filesystem::exists(out_ + ".manifest"));
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".lock"));
+}
+
+// A supervisor that restarts until it sees success may do so after the last byte was written.
+TEST_F(BatchFiles, ARunRepeatedAfterItsEndHasNothingToDo) {
+  {
+    auto store = BatchStore::open(out_, "m");
+    ASSERT_TRUE(store.ok());
+    EXPECT_FALSE(store->complete());
+    EXPECT_TRUE(store->append(1, "one").ok() && store->finish().ok());
+  }
+  EXPECT_TRUE(BatchStore::open(out_, "m")->complete());
+  EXPECT_TRUE(BatchStore::open(out_, "m")->complete()) << "and again";
+  EXPECT_FALSE(BatchStore::open(out_, "another").ok());
+  EXPECT_EQ(read(out_), "one\n");
+  std::filesystem::remove(out_);
+  EXPECT_FALSE(BatchStore::open(out_, "m")->complete()) << "answers that are gone are made again";
 }
 
 TEST_F(BatchFiles, ARunOfAnotherKindIsRefused) {
