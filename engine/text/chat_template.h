@@ -17,7 +17,7 @@
 namespace millrace {
 
 struct RenderLimits {
-  int64_t max_steps = 2'000'000;  // evaluated nodes and loop turns
+  int64_t max_steps = 2'000'000;  // evaluated nodes, loop turns, text worked through
   int64_t max_output_bytes = 16 << 20;
   int max_depth = 128;  // nested calls and expressions
 };

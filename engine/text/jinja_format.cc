@@ -405,6 +405,7 @@ class BraceFormatter {
 }  // namespace
 
 Value percent_format(Heap& heap, const StringObject& format, const Value& values) {
+  heap.scan(format.bytes.size());
   return PercentFormatter(heap, format, values).run();
 }
 

@@ -29,6 +29,7 @@ Value dict_of(Interpreter& interpreter, const Arguments& arguments) {
     heap.step(static_cast<int64_t>(entries.size()));
     dict.entries = entries;
   } else if (arguments.positional.size() == 1) {
+    if (arguments.positional[0].is_undefined()) fail_undefined(arguments.positional[0]);
     const Value pairs = iterate(heap, arguments.positional[0]);
     for (const Value& pair : pairs.as_list().items) {
       const Value parts = iterate(heap, pair);

@@ -222,6 +222,12 @@ void Interpreter::eval_arguments(const CallArguments& from, Arguments& to) {
   }
 }
 
+// A text that a built-in function is called on is charged here, once for all of them: most of
+// them look at every character.
+void Interpreter::charge_subject(const Value& subject) {
+  if (subject.is_string()) heap_.scan(subject.as_string().bytes.size());
+}
+
 Value Interpreter::eval_call(const CallExpr& expr, const Value* caller) {
   Arguments arguments;
   if (expr.callee->kind == ExprKind::kAttribute) {
@@ -235,7 +241,9 @@ Value Interpreter::eval_call(const CallExpr& expr, const Value* caller) {
     eval_arguments(expr.arguments, arguments);
     if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
     line_ = expr.line;
-    return method != nullptr ? method(*this, object, arguments) : call(function, arguments);
+    if (method == nullptr) return call(function, arguments);
+    charge_subject(object);
+    return method(*this, object, arguments);
   }
   const Value callee = eval(*expr.callee);
   eval_arguments(expr.arguments, arguments);
@@ -248,7 +256,9 @@ Value Interpreter::call(const Value& callee, Arguments& arguments) {
   heap_.step();
   switch (callee.kind()) {
     case Kind::kUndefined: fail_undefined(callee);
-    case Kind::kCallable: return callee.as_callable().call(*this, arguments);
+    case Kind::kCallable:
+      charge_subject(callee.as_callable().self);
+      return callee.as_callable().call(*this, arguments);
     case Kind::kLoop: return recurse(callee.as_loop(), arguments);
     default: fail("'" + std::string(type_name(callee)) + "' object is not callable");
   }
@@ -271,6 +281,7 @@ Value Interpreter::eval_filter(const FilterExpr& expr, const Value* input) {
     fail(std::string("there is no ") + (expr.kind == ExprKind::kTest ? "test" : "filter") +
          " named '" + expr.name + "'");
   }
+  if (expr.kind == ExprKind::kFilter) charge_subject(subject);
   return expr.function(*this, subject, arguments);
 }
 
@@ -278,6 +289,7 @@ Value Interpreter::apply_filter(std::string_view name, const Value& subject, Arg
   const Method filter = find_filter(name);
   if (filter == nullptr) fail("there is no filter named '" + std::string(name) + "'");
   heap_.step();
+  charge_subject(subject);
   return filter(*this, subject, arguments);
 }
 

@@ -39,6 +39,7 @@ class Interpreter {
   // object.name and object[key] with Jinja's fallbacks: what is missing is undefined.
   Value attribute(const Value& object, std::string_view name);
   Value item(const Value& object, const Value& key);
+  void charge_subject(const Value& subject);
   Value apply_filter(std::string_view name, const Value& subject, Arguments& arguments);
   bool apply_test(std::string_view name, const Value& subject, Arguments& arguments);
 

@@ -173,14 +173,13 @@ bool contains(Heap& heap, const Value& container, const Value& item) {
         fail("'in <string>' requires string as left operand, not " + std::string(type_name(item)));
       }
       const std::string_view text = container.as_string().bytes;
-      heap.step(static_cast<int64_t>(text.size() >> 10));
+      heap.scan(text.size());
       return find_text(text, item.as_string().bytes, 0) != std::string_view::npos;
     }
     case Kind::kDict: return container.as_dict().find(item) != nullptr;
     case Kind::kUndefined: return false;
     case Kind::kList: {
-      const Value items = container.as_list().has_length() ? container : iterate(heap, container);
-      heap.step(static_cast<int64_t>(items.as_list().items.size()));
+      const Value items = iterate(heap, container);
       for (const Value& candidate : items.as_list().items) {
         if (equal(candidate, item)) return true;
       }
@@ -262,6 +261,7 @@ Value iterate(Heap& heap, const Value& value) {
   switch (value.kind()) {
     case Kind::kUndefined: return value_of(make_list(heap));
     case Kind::kList: {
+      heap.step(static_cast<int64_t>(value.as_list().items.size()));
       if (value.as_list().has_length()) return value;
       Value result = value_of(make_list(heap));
       result.as_list().items.swap(value.as_list().items);
@@ -290,6 +290,7 @@ Value char_at(Heap& heap, const Value& text, int64_t index) {
   const StringObject& string = text.as_string();
   const size_t begin =
       string.is_ascii() ? static_cast<size_t>(index) : offset_of(string.bytes, index);
+  if (!string.is_ascii()) heap.scan(begin);
   return substring(heap, text, begin, begin + decode_at(string.bytes, begin).size);
 }
 
@@ -358,6 +359,7 @@ Value slice_text(Heap& heap, const Value& text, const Bounds& b) {
     const size_t begin = ascii ? static_cast<size_t>(b.start) : offset_of(source.bytes, b.start);
     const size_t end = ascii ? static_cast<size_t>(b.stop)
                              : begin + offset_of(source.bytes.substr(begin), b.stop - b.start);
+    if (!ascii) heap.scan(end);
     return substring(heap, text, begin, end);
   }
   std::vector<size_t> offsets;  // of every character

@@ -21,6 +21,7 @@ std::string hex_escape(const char* format, int32_t c) {
 // What an escape writes carries the mark of its character.
 template <class Escape>
 void append_through(TextBuilder& out, const StringObject& text, Escape&& escape) {
+  out.heap().scan(text.bytes.size());
   size_t plain = 0;  // start of the run not written yet
   size_t mark = 0;
   std::string escaped;

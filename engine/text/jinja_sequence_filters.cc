@@ -97,7 +97,7 @@ Value filter_first(Interpreter& interpreter, const Value& value, Arguments& argu
   }
   if (value.is_string() && !value.as_string().bytes.empty())
     return char_at(interpreter.heap(), value, 0);
-  const Value items = iterate(interpreter.heap(), value);
+  const Value items = value.is(Kind::kList) ? value : iterate(interpreter.heap(), value);
   return items.as_list().items.empty() ? Value::undefined(&kFirstItem)
                                        : items.as_list().items.front();
 }
@@ -108,7 +108,7 @@ Value filter_last(Interpreter& interpreter, const Value& value, Arguments& argum
     return char_at(interpreter.heap(), value, value.as_string().length() - 1);
   }
   if (!has_length(value)) fail("'" + std::string(type_name(value)) + "' object is not reversible");
-  const Value items = iterate(interpreter.heap(), value);
+  const Value items = value.is(Kind::kList) ? value : iterate(interpreter.heap(), value);
   return items.as_list().items.empty() ? Value::undefined(&kLastItem)
                                        : items.as_list().items.back();
 }

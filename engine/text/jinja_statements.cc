@@ -113,6 +113,7 @@ Interpreter::Flow Interpreter::exec_for(const ForStatement& statement, const Val
   loop->source = iterate(heap_, iterable);
   loop->depth = depth;
   Value turn_scope;
+  bool completed = false;  // some turn reached its end
   Flow result = Flow::kNormal;
   while (loop->fetch(*this)) {
     heap_.step();
@@ -125,9 +126,12 @@ Interpreter::Flow Interpreter::exec_for(const ForStatement& statement, const Val
     const ScopeGuard guard(*this, turn_scope);
     if (statement.uses_loop) define(tree_.loop_id, loop_value);
     assign(*statement.target, loop->current);
-    if (exec(statement.body) == Flow::kBreak) break;
+    const Flow flow = exec(statement.body);
+    if (flow == Flow::kBreak) break;
+    completed |= flow == Flow::kNormal;
   }
-  if (loop->index == 0 && !statement.otherwise.empty()) {
+  // As jinja2 does: also when every turn was left by break or continue.
+  if (!completed && !statement.otherwise.empty()) {
     const ScopeGuard guard(*this, new_scope(loop->scope));
     result = exec(statement.otherwise);
   }

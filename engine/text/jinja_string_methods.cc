@@ -1,6 +1,7 @@
 // Methods of Python's str. All keep the marks of the text they are called on.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "engine/text/jinja_builtins.h"
 #include "engine/text/jinja_call.h"
@@ -94,7 +95,7 @@ void split_at(Heap& heap, const Value& self, std::string_view separator, int64_t
   heap.step(static_cast<int64_t>(text.size() >> 10));
   std::vector<size_t> cuts;  // where separators start
   if (from_right) {
-    heap.step(static_cast<int64_t>((text.size() * std::min<size_t>(separator.size(), 4096)) >> 12));
+    heap.step(static_cast<int64_t>((text.size() * separator.size()) >> 12));
     size_t end = text.size();
     while (limit < 0 || static_cast<int64_t>(cuts.size()) < limit) {
       if (end < separator.size()) break;
@@ -217,8 +218,8 @@ Value find_method(Interpreter& interpreter, const Value& self, Arguments& argume
   size_t found = kNone;
   if (range.begin <= range.end) {
     const std::string_view text = bytes_of(self).substr(range.begin, range.end - range.begin);
-    interpreter.heap().step(static_cast<int64_t>(
-        (text.size() * (from_right ? std::min<size_t>(wanted.size() + 1, 4096) : 4)) >> 12));
+    interpreter.heap().step(
+        static_cast<int64_t>((text.size() * (from_right ? wanted.size() + 1 : 4)) >> 12));
     found = from_right ? text.rfind(wanted) : find_text(text, wanted, 0);
   }
   if (found == kNone) {
@@ -442,9 +443,11 @@ Value strip_text(Heap& heap, const Value& text, const Value& chars, bool left, b
     const std::string_view given = require_text(chars, "chars").bytes;
     for (size_t i = 0; i < given.size(); i += decode_at(given, i).size)
       set.push_back(static_cast<char32_t>(decode_at(given, i).value));
-    heap.step(static_cast<int64_t>((bytes.size() * std::min<size_t>(set.size(), 4096)) >> 16));
   }
+  size_t compared = 0;  // characters of the set, not charged yet
   const auto strips = [&](const CodePoint& c) {
+    compared += set.size() + 1;
+    if (compared >= Heap::kScanBytes) heap.scan(std::exchange(compared, 0));
     if (chars.is_none()) return is_space(c.value) && c.well_formed;
     return set.find(static_cast<char32_t>(c.value)) != std::u32string::npos;
   };

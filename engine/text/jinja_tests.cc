@@ -74,12 +74,15 @@ template <const char* kMethod>
 Value case_test(Interpreter& interpreter, const Value& value, Arguments& arguments) {
   Parameters(arguments, kMethod, {});
   Arguments none;
-  return find_string_method(kMethod)(interpreter, to_str(interpreter.heap(), value), none);
+  const Value text = to_str(interpreter.heap(), value);
+  interpreter.heap().scan(text.as_string().bytes.size());
+  return find_string_method(kMethod)(interpreter, text, none);
 }
 constexpr char kIsLower[] = "islower";
 constexpr char kIsUpper[] = "isupper";
 
-Value test_iterable(Interpreter&, const Value& value, Arguments&) {
+Value test_iterable(Interpreter&, const Value& value, Arguments& arguments) {
+  Parameters(arguments, "iterable", {});
   return Value::boolean(is_iterable(value));
 }
 

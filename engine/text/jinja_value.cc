@@ -1,5 +1,8 @@
 #include "engine/text/jinja_value.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "engine/text/jinja_ops.h"
 #include "engine/text/jinja_unicode.h"
 
@@ -42,6 +45,10 @@ void Heap::adopt(Object* object, size_t bytes) {
 
 void Heap::charge_live(Object* object, size_t bytes) {
   object->charged += bytes;
+  charge_open(bytes);
+}
+
+void Heap::charge_open(size_t bytes) {
   live_bytes_ += static_cast<int64_t>(bytes);
   if (live_bytes_ > max_live_bytes_) {
     fail_limit("the template holds more than " + std::to_string(max_live_bytes_) +
@@ -110,6 +117,7 @@ const Value* DictObject::find(const Value& key) const {
 }
 
 const Value* DictObject::find(std::string_view key) const {
+  if (heap != nullptr) heap->step(static_cast<int64_t>(key.size() >> 10));
   const auto matches = [key](const Value& k) {
     return k.is_string() && k.as_string().bytes == key;
   };
@@ -134,18 +142,26 @@ void DictObject::set(const Value& key, Value value) {
   entries.emplace_back(key, std::move(value));
 }
 
+void TextBuilder::charge_open(size_t bytes) {
+  open_bytes_ += bytes;  // first: when the heap refuses, the destructor still gives it back
+  heap_.charge_open(bytes);
+}
+
 void TextBuilder::mark(size_t begin, size_t end) {
   if (begin == end) return;
   if (!marks_.empty() && marks_.back().end == begin) {
     marks_.back().end = end;
   } else {
+    charge_open(sizeof(ByteRange));
     marks_.push_back({begin, end});
   }
 }
 
 void TextBuilder::append(std::string_view text, bool marked) {
   heap_.check_text(static_cast<int64_t>(text_.size() + text.size()));
-  heap_.step(static_cast<int64_t>(text.size() >> 10));
+  // Every KiB of the whole costs a step, however small the pieces.
+  heap_.step(static_cast<int64_t>(((text_.size() + text.size()) >> 10) - (text_.size() >> 10)));
+  charge_open(text.size());
   if (marked) mark(text_.size(), text_.size() + text.size());
   text_.append(text);
 }
@@ -154,10 +170,11 @@ void TextBuilder::append(const StringObject& text, size_t begin, size_t end) {
   const size_t base = text_.size();
   append(text.bytes.substr(begin, end - begin), text.all_marked);
   if (text.all_marked) return;
-  for (const ByteRange& range : text.marks) {
-    if (range.begin >= end) break;
-    const size_t from = std::max(range.begin, begin);
-    const size_t to = std::min(range.end, end);
+  auto range = std::upper_bound(text.marks.begin(), text.marks.end(), begin,
+                                [](size_t at, const ByteRange& r) { return at < r.end; });
+  for (; range != text.marks.end() && range->begin < end; ++range) {
+    const size_t from = std::max(range->begin, begin);
+    const size_t to = std::min(range->end, end);
     if (from < to) mark(base + from - begin, base + to - begin);
   }
 }
@@ -169,6 +186,7 @@ void TextBuilder::reserve(int64_t bytes) {
 
 Value TextBuilder::finish() {
   const size_t size = text_.size();
+  heap_.release_open(std::exchange(open_bytes_, 0));  // from here the string is charged
   auto* string = heap_.create<StringObject>(std::move(text_));
   Value value = Value::object(Kind::kString, string);
   heap_.charge_live(string, size + marks_.size() * sizeof(ByteRange));

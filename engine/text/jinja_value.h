@@ -37,16 +37,22 @@ class Heap {
     return object;
   }
 
-  // One step is one evaluated node, one list item made, or one KiB of text produced.
+  // One step is one evaluated node, one list item made or walked, one KiB of text copied, or
+  // kScanBytes of text looked at character by character.
   void step(int64_t count = 1) {
     steps_ += count;
     if (steps_ > limits_.max_steps) fail_steps();
   }
+  static constexpr size_t kScanBytes = 128;
+  void scan(size_t bytes) { step(static_cast<int64_t>(bytes / kScanBytes)); }
   // Fails when a text of `bytes` would be too long; called before the text is allocated.
   void check_text(int64_t bytes) const {
     if (bytes > limits_.max_output_bytes) fail_text();
   }
   void charge_live(struct Object* object, size_t bytes);
+  // Bytes of a text that is still being built.
+  void charge_open(size_t bytes);
+  void release_open(size_t bytes) { live_bytes_ -= static_cast<int64_t>(bytes); }
   void reclaim(struct Object* object);
 
   // Nesting of evaluation and of data walks; see Nested.
@@ -297,7 +303,11 @@ inline CallableObject& Value::as_callable() const { return *static_cast<Callable
 class TextBuilder {
  public:
   explicit TextBuilder(Heap& heap) : heap_(heap) {}
+  ~TextBuilder() { heap_.release_open(open_bytes_); }
+  TextBuilder(const TextBuilder&) = delete;
+  TextBuilder& operator=(const TextBuilder&) = delete;
 
+  Heap& heap() { return heap_; }
   void append(std::string_view text, bool marked = false);
   void append(const StringObject& text) { append(text, 0, text.bytes.size()); }
   void append(const StringObject& text, size_t begin, size_t end);  // bytes [begin, end)
@@ -309,8 +319,10 @@ class TextBuilder {
 
  private:
   void mark(size_t begin, size_t end);
+  void charge_open(size_t bytes);
 
   Heap& heap_;
+  size_t open_bytes_ = 0;  // charged to the heap for text_ and marks_
   std::string text_;
   std::vector<ByteRange> marks_;
 };

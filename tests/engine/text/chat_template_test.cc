@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -186,6 +187,85 @@ TEST(ChatTemplate, BudgetsHoldForValuesHeldAtOnce) {
   EXPECT_EQ(render_status("{{ ([0] * 10**9)|length }}").code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(render_status("{{ '%999999999d' % 1 }}").code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Work that yields no text counts too. A thousand turns alone stay below the limit given here.
+TEST(ChatTemplate, BudgetsHoldForTextThatIsOnlyLookedAt) {
+  std::string wide;
+  for (int i = 0; i < 300000; ++i) wide += "ß";
+  const Json context = {{"blank", std::string(1 << 20, ' ')},
+                        {"quotes", {{"k", std::string(1 << 20, '"')}}},
+                        {"wide", wide},
+                        {"empty", Json(std::vector<std::string>(5000))},
+                        {"zeros", Json(std::vector<int>(5000, 0))}};
+  RenderLimits limits;
+  limits.max_steps = 50'000;
+  const auto repeat = [&](const std::string& work) {
+    return render_status("{% for i in range(1000) %}{% set x = " + work + " %}{% endfor %}", limits,
+                         context);
+  };
+  EXPECT_TRUE(repeat("'a'.isspace()").ok());
+  for (const char* work : {"blank.isspace()",
+                           "blank.isascii()",
+                           "blank|wordcount",
+                           "blank|trim",
+                           "blank.strip('x ')",
+                           "blank.find('x')",
+                           "blank.split()",
+                           "'x' in blank",
+                           "blank % ()",
+                           "blank is upper",
+                           "['a', blank]|map('trim')",
+                           "quotes|tojson",
+                           "quotes|string",
+                           "empty|join",
+                           "''.join(empty)",
+                           "zeros|unique|list",
+                           "zeros|select|list",
+                           "zeros|sum",
+                           "zeros|max",
+                           "wide[299999]",
+                           "wide[299990:]",
+                           "wide|last",
+                           "wide.startswith('x', -2)"}) {
+    EXPECT_EQ(repeat(work).code(), absl::StatusCode::kResourceExhausted) << work;
+  }
+}
+
+// A long chat through a template that looks at each content many times stays far below the limit.
+TEST(ChatTemplate, BudgetsLeaveRoomForALongChat) {
+  Json messages = Json::array();
+  for (int i = 0; i < 1000; ++i) {
+    messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"},
+                        {"content", std::string(2000, 'a') + "</think>b"}});
+  }
+  EXPECT_TRUE(render_status("{% for m in messages %}{% set c = m.content %}"
+                            "{% if c is string and '</think>' in c and messages|first is defined %}"
+                            "{% set c = c.split('</think>')[-1].lstrip('\n') %}{% endif %}"
+                            "{{ m.role ~ m.content|trim ~ c|tojson }}{% endfor %}",
+                            {}, {{"messages", messages}})
+                  .ok());
+}
+
+TEST(ChatTemplate, BudgetsHoldForTextsThatAreStillBeingBuilt) {
+  const auto status = render_status(
+      "{% set big = 'a' * 15000000 %}{% macro m(n) %}{{ big }}{% if n %}{% set x = m(n - 1) %}"
+      "{% endif %}{% endmacro %}{% set x = m(100) %}");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status_message(status), HasSubstr("bytes of values at once"));
+}
+
+// Pieces of a text with many marks: the cost of a piece must not grow with the marks before it,
+// or this takes minutes instead of a fraction of a second.
+TEST(ChatTemplate, MarksOfManyPiecesAreFoundQuickly) {
+  constexpr int kLetters = 200'000;
+  std::string expected = "[a]";
+  for (int i = 1; i < kLetters; ++i) expected += "+[a]";
+  const Json context = {{"u", std::string(kLetters, 'a')}};
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(marked("{{ (u|list|join('-')).split('-')|join('+') }}", context) == expected);
+  EXPECT_TRUE(marked("{{ (u|list|join('-')).replace('-', '+') }}", context) == expected);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 TEST(ChatTemplate, BudgetsHoldForDepth) {
