@@ -9,6 +9,7 @@ namespace millrace::app {
 void add_bench_command(CLI::App& app, CommandResult& result) {
   CLI::App* bench = app.add_subcommand("bench", "Measure against the bounds of this machine");
   bench->require_subcommand(1);
+  add_bench_kernels(*bench, result);
   add_bench_engine(*bench, result);
 }
 

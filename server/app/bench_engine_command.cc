@@ -10,7 +10,7 @@
 #include <random>
 
 #include "engine/load/load.h"
-#include "kernels/core/peaks.h"
+#include "kernels/peaks.h"
 #include "server/app/commands.h"
 #include "server/app/local_model.h"
 
