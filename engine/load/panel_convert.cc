@@ -127,12 +127,12 @@ void PanelConverter::convert_int4(const PlannedLinear& linear, const LinearWeigh
     float* minima = minima_.data() + r * groups;
     decode_row_codes(row, linear.first_column, w.k, q, scales, minima);
     if (has_minimum(row.type)) continue;
-    // Signed codes -8..7 become 0..15 over a minimum of -8 scales; both are exact.
+    // Signed codes -8..7 become 0..15; beside parts with minima theirs is -8 scales, exactly.
     for (int64_t i = 0; i < w.k; ++i) q[i] = static_cast<int8_t>(q[i] + 8);
     for (int64_t g = 0; g < groups; ++g) minima[g] = -8.0f * scales[g];
   }
   pack_panel_int4(w, panel, reinterpret_cast<const uint8_t*>(codes_.data()), scales_.data(),
-                  minima_.data(), rows);
+                  w.minima ? minima_.data() : nullptr, rows);
 }
 
 }  // namespace millrace

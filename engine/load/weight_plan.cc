@@ -143,8 +143,7 @@ void WeightPlanner::linear(std::initializer_list<LinearPart> parts, LinearWeight
   // The ranks' products are summed, so one rank alone may add the bias.
   linear.bias = bias && (split != Split::rows || tp_.rank == 0);
   linear.shape.format = choose_format(linear.parts, type_, linear.first_column, linear.shape.k);
-  linear.minima = linear.shape.format == WeightFormat::int4_g32;
-  if (linear.shape.format == WeightFormat::int8_g32) {
+  if (is_integer(linear.shape.format)) {
     for (const PlannedPart& p : linear.parts) linear.minima |= keeps_minimum(p.weight->type);
   }
   plan_.bytes += planned_bytes(linear);

@@ -36,7 +36,8 @@ void set_nibble(uint8_t* codes, int64_t k, int64_t column, uint8_t code) {
 
 uint16_t storable_scale(float scale) { return float_to_f16(std::clamp(scale, -kMaxF16, kMaxF16)); }
 
-// Zero weights: code 128 stands for 0 in int8, and a scale (and minimum) of 0 makes any code 0.
+// Zero weights: code 128 stands for 0 in int8, and a scale (and minimum) of 0 makes any int4 code
+// 0.
 void clear_panel(const LinearWeight& w, int64_t panel) {
   const int filler = w.format == WeightFormat::int8_g32 ? 128 : 0;
   std::memset(panel_codes(w, panel), filler, static_cast<size_t>(panel_bytes(w.format, w.k)));
@@ -74,8 +75,23 @@ void quantise_int8(const LinearWeight& w, int64_t panel, int64_t c, int64_t g, c
   }
 }
 
+void quantise_int4_symmetric(const LinearWeight& w, int64_t panel, int64_t c, int64_t g,
+                             const float* source, int64_t count) {
+  const float extreme = *std::max_element(
+      source, source + count, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+  const uint16_t stored = storable_scale(extreme / -8.0f);
+  const float scale = f16_to_float(stored);
+  w.scales[panel_scale_offset(w, panel) + g * kPanel + c] = stored;
+  for (int64_t i = 0; i < count; ++i) {
+    const float code = scale != 0.0f ? std::nearbyint(source[i] / scale) + 8.0f : 0.0f;
+    set_nibble(panel_codes(w, panel), g * kGroup + i, c,
+               static_cast<uint8_t>(std::clamp(code, 0.0f, 15.0f)));
+  }
+}
+
 void quantise_int4(const LinearWeight& w, int64_t panel, int64_t c, int64_t g, const float* source,
                    int64_t count) {
+  if (!w.minima) return quantise_int4_symmetric(w, panel, c, g, source, count);
   const auto [low, high] = std::minmax_element(source, source + count);
   const uint16_t stored_minimum = storable_scale(*low);
   const float minimum = f16_to_float(stored_minimum);
@@ -151,12 +167,13 @@ void pack_panel_int4(const LinearWeight& w, int64_t panel, const uint8_t* codes,
   check_panel(w, panel, rows);
   MR_CHECK(w.format == WeightFormat::int4_g32);
   MR_CHECK_OP(w.k % kGroup, ==, 0);
+  MR_CHECK_OP(minima != nullptr, ==, w.minima != nullptr);
   clear_panel(w, panel);
   uint8_t* out = panel_codes(w, panel);
   for (int64_t c = 0; c < rows; ++c)
     for (int64_t k = 0; k < w.k; ++k) set_nibble(out, k, c, codes[c * w.k + k] & 15);
   store_scales(w, panel, scales, w.scales, rows);
-  store_scales(w, panel, minima, w.minima, rows);
+  if (minima) store_scales(w, panel, minima, w.minima, rows);
 }
 
 void unpack_row(const LinearWeight& w, int64_t row, float* out) {
@@ -166,7 +183,7 @@ void unpack_row(const LinearWeight& w, int64_t row, float* out) {
   const int64_t scale_at = panel_scale_offset(w, panel) + c;
   const auto scaled = [&](int64_t k, int code) {
     const int64_t at = scale_at + k / kGroup * kPanel;
-    const float value = f16_to_float(w.scales[at]) * static_cast<float>(code);
+    const float value = f16_to_float(w.scales[at]) * static_cast<float>(code - code_zero(w));
     return w.minima ? value + f16_to_float(w.minima[at]) : value;
   };
   switch (w.format) {
@@ -179,7 +196,7 @@ void unpack_row(const LinearWeight& w, int64_t row, float* out) {
         out[k] = to_float(reinterpret_cast<const bf16*>(codes)[(k / 2 * kPanel + c) * 2 + k % 2]);
       return;
     case WeightFormat::int8_g32:
-      for (int64_t k = 0; k < w.k; ++k) out[k] = scaled(k, codes[quad_offset(k, c)] - 128);
+      for (int64_t k = 0; k < w.k; ++k) out[k] = scaled(k, codes[quad_offset(k, c)]);
       return;
     case WeightFormat::int4_g32:
       for (int64_t k = 0; k < w.k; ++k) {

@@ -10,7 +10,8 @@
 //   int8_g32  [k/4][64][4] uint8 = q + 128: quads along k
 //   int4_g32  [k/8][64][4] bytes: low nibbles quad 2t, high nibbles quad 2t+1, codes 0..15
 // Scales of the two integer formats are f16, [panel][k/32][64]; so are the optional minima:
-//   int8: w = scale * q (+ minimum)     int4: w = scale * code + minimum
+//   int8: w = scale * q (+ minimum)
+//   int4: w = scale * code + minimum, or without minima w = scale * (code - 8)
 #pragma once
 
 #include <cstddef>
@@ -33,13 +34,17 @@ constexpr const char* weight_format_name(WeightFormat format) {
   return "?";
 }
 
+constexpr bool is_integer(WeightFormat format) {
+  return format == WeightFormat::int8_g32 || format == WeightFormat::int4_g32;
+}
+
 struct LinearWeight {
   WeightFormat format = WeightFormat::f32;
   int64_t n = 0;  // outputs
   int64_t k = 0;  // inputs
   uint8_t* panels = nullptr;
   uint16_t* scales = nullptr;   // integer formats
-  uint16_t* minima = nullptr;   // int4 always; int8 when the source is asymmetric, else null
+  uint16_t* minima = nullptr;   // of an asymmetric source, else null
   const float* bias = nullptr;  // [n] or null
 
   int64_t num_panels() const { return (n + kPanel - 1) / kPanel; }
@@ -70,20 +75,27 @@ constexpr int64_t panel_bytes(WeightFormat format, int64_t k) {
   return 0;
 }
 constexpr int64_t panel_scale_bytes(WeightFormat format, int64_t k) {
-  const bool integer = format == WeightFormat::int8_g32 || format == WeightFormat::int4_g32;
-  return integer ? padded_k(format, k) / kGroup * kPanel * 2 : 0;
+  return is_integer(format) ? padded_k(format, k) / kGroup * kPanel * 2 : 0;
+}
+
+// The stored code of an integer format that means a weight of 0; 0 where minima decide.
+constexpr int32_t code_zero(const LinearWeight& w) {
+  if (w.format == WeightFormat::int8_g32) return 128;
+  return w.format == WeightFormat::int4_g32 && !w.minima ? 8 : 0;
 }
 
 // Packing, one panel at a time; different panels may be packed by different threads at once.
 // `rows` (<= kPanel) is how many of the panel's columns the source has; the rest become zero.
 // Sources are row-major with k elements a row (k / 32 scales a row; k must then be a multiple of
 // 32). For float sources into an integer format the panel is quantised: symmetric, round to
-// nearest, scale = max|w| / 127 (int8); asymmetric min/max (int4).
+// nearest, scale = max|w| / 127 (int8); asymmetric min/max (int4 with minima); by the value of
+// largest magnitude, which becomes code 0 (int4 without, as Q4_0).
 void pack_panel(const LinearWeight& w, int64_t panel, const float* source, int64_t rows);
 void pack_panel_int8(const LinearWeight& w, int64_t panel, const int8_t* q, const float* scales,
                      const float* minima /* null if symmetric */, int64_t rows);
 void pack_panel_int4(const LinearWeight& w, int64_t panel, const uint8_t* codes,
-                     const float* scales, const float* minima, int64_t rows);
+                     const float* scales, const float* minima /* null if symmetric */,
+                     int64_t rows);
 // Row `row` of W as floats [k]: what the format stores, exactly.
 void unpack_row(const LinearWeight& w, int64_t row, float* out);
 

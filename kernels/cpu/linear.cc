@@ -41,6 +41,7 @@ LinearTask plain_task(const LinearParams& p) {
   t.n = w.n;
   t.k = w.k;
   t.groups = (w.k + kGroup - 1) / kGroup;
+  t.code_zero = code_zero(w);
   t.x = p.x;
   t.x_stride = p.x_stride;
   t.out = p.out;
@@ -58,7 +59,8 @@ void take_scratch(LinearTask& t, const LinearKernels& kernels, Scratch& scratch)
   t.value_stride = (row_bytes + 63) / 64 * 64;
   t.values = static_cast<char*>(scratch.bytes(static_cast<size_t>(t.rows * t.value_stride)));
   if (t.format == WeightFormat::bf16) return;
-  const auto bytes = static_cast<size_t>(t.rows * t.groups) * 4;
+  const int64_t blocks = (t.rows + kernels.factor_rows - 1) / kernels.factor_rows;
+  const auto bytes = static_cast<size_t>(blocks * kernels.factor_rows * t.groups) * 4;
   t.value_scales = static_cast<float*>(scratch.bytes(bytes));
   t.corrections = static_cast<int32_t*>(scratch.bytes(bytes));
   t.minimum_factors = static_cast<float*>(scratch.bytes(bytes));

@@ -33,18 +33,20 @@ struct LinearTask {
   int64_t x_stride;
   float* out;
   int64_t out_stride;
+  int32_t code_zero;  // the weight code that stands for 0; 0 where minima say what codes mean
   // What the kernels multiply: x itself (f32), or x converted once. Integer formats: int8 codes
-  // (zero beyond k), one scale for each row and group, and with s = sum of a group's codes
-  // corrections = -128 s (weights are stored + 128), minimum_factors = scale * s.
+  // (zero beyond k), and with s = sum of a group's codes the factors of each row and group: its
+  // scale, corrections = -code_zero * s, minimum_factors = scale * s (if there are minima).
   char* values;
-  int64_t value_stride;    // bytes; a multiple of 64 unless f32
-  float* value_scales;     // [rows, groups]
-  int32_t* corrections;    // [rows, groups]
-  float* minimum_factors;  // [rows, groups]
+  int64_t value_stride;  // bytes; a multiple of 64 unless f32
+  float* value_scales;   // [ceil(rows / factor_rows), groups, factor_rows], as the next two
+  int32_t* corrections;
+  float* minimum_factors;
 };
 
 struct LinearKernels {
   int int8_code_bytes;  // of one activation code for int8_g32 weights
+  int factor_rows;      // consecutive rows whose factors of a group lie side by side
   // Fills values etc. of rows [begin, end). Not called for f32 weights.
   void (*convert)(const LinearTask& t, int64_t begin, int64_t end);
   // Output columns of units [begin, end), all rows.

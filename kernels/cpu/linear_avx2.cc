@@ -11,7 +11,8 @@
 namespace millrace::cpu {
 namespace {
 
-constexpr int kVector = 8;  // columns
+constexpr int kVector = 8;   // columns
+constexpr int kIntRows = 2;  // of a tile of integer weights
 
 // Bytes of a panel that stay in the second-level cache while all rows pass.
 constexpr int64_t kBlockBytes = 256 << 10;
@@ -117,7 +118,7 @@ inline __attribute__((always_inline)) void add_group(const Tile& t, int64_t g,
     const __m256 scale = load_f16(t.scales + g * kPanel + kVector * v);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(t.x_scales[r * t.groups + g]));
+      const __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(t.x_scales[g * kIntRows + r]));
       acc[r][v] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][v]), both, acc[r][v]);
     }
     if (!t.minima) continue;
@@ -125,7 +126,7 @@ inline __attribute__((always_inline)) void add_group(const Tile& t, int64_t g,
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
       acc[r][v] =
-          _mm256_fmadd_ps(minimum, _mm256_set1_ps(t.minimum_factors[r * t.groups + g]), acc[r][v]);
+          _mm256_fmadd_ps(minimum, _mm256_set1_ps(t.minimum_factors[g * kIntRows + r]), acc[r][v]);
   }
 }
 
@@ -140,7 +141,7 @@ __attribute__((noinline)) void tile_int8(const Tile& t) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-      for (int v = 0; v < NV; ++v) dot[r][v] = _mm256_set1_epi32(t.corrections[r * t.groups + g]);
+      for (int v = 0; v < NV; ++v) dot[r][v] = _mm256_set1_epi32(t.corrections[g * kIntRows + r]);
     for (int quad = 0; quad < kGroup / 4; ++quad, w += kStepBytes) {
       const char* x = t.x + (g * kGroup + quad * 4) * 2;
       __m256i even[NV], odd[NV];
@@ -204,7 +205,9 @@ __attribute__((noinline)) void tile_int4(const Tile& t) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-      for (int v = 0; v < NV; ++v) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
+      for (int v = 0; v < NV; ++v)
+        dot[r][v] = _mm256_add_epi32(_mm256_madd_epi16(dot[r][v], ones),
+                                     _mm256_set1_epi32(t.corrections[g * kIntRows + r]));
     add_group<R, NV>(t, g, dot, acc);
   }
   store_tile(t, acc);
@@ -229,9 +232,9 @@ constexpr FormatTiles kF32Tiles = {{1, kStepBytes, 4, 6, false},
 constexpr FormatTiles kBf16Tiles = {
     {2, kStepBytes, 4, 4, false},
     {{tile_bf16<1, 4>, 4}, {tile_bf16<2, 2>, 2}, {tile_bf16<3, 2>, 2}, {tile_bf16<4, 2>, 2}}};
-constexpr FormatTiles kInt8Tiles = {{kGroup, kGroup / 4 * kStepBytes, kGroup * 2, 2, true},
+constexpr FormatTiles kInt8Tiles = {{kGroup, kGroup / 4 * kStepBytes, kGroup * 2, kIntRows, true},
                                     {{tile_int8<1, 4>, 4}, {tile_int8<2, 2>, 2}}};
-constexpr FormatTiles kInt4Tiles = {{kGroup, kGroup / 8 * kStepBytes, kGroup, 2, true},
+constexpr FormatTiles kInt4Tiles = {{kGroup, kGroup / 8 * kStepBytes, kGroup, kIntRows, true},
                                     {{tile_int4<1, 4>, 4}, {tile_int4<2, 2>, 2}}};
 
 const FormatTiles& tiles_of(WeightFormat format) {
@@ -262,7 +265,7 @@ void run_strips(const FormatTiles& f, int64_t height, Tile tile) {
 void multiply(const LinearTask& t, int64_t begin, int64_t end) {
   const FormatTiles& f = tiles_of(t.format);
   for (int64_t unit = begin; unit < end; ++unit)
-    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes,
+    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes, true,
                 [&](int64_t height, const Tile& tile) { run_strips(f, height, tile); });
 }
 
@@ -339,9 +342,9 @@ void convert_group(const LinearTask& t, int64_t row, int64_t g) {
   __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
   sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0x4e));
   const int32_t sum = _mm_cvtsi128_si32(_mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0xb1)));
-  const int64_t at = row * t.groups + g;
+  const int64_t at = factor_index(t, kIntRows, row, g);
   t.value_scales[at] = scale;
-  t.corrections[at] = -128 * sum;
+  t.corrections[at] = -t.code_zero * sum;
   t.minimum_factors[at] = scale * static_cast<float>(sum);
 }
 
@@ -356,6 +359,6 @@ void convert(const LinearTask& t, int64_t begin, int64_t end) {
 
 }  // namespace
 
-LinearKernels linear_kernels_avx2() { return {2, convert, multiply}; }
+LinearKernels linear_kernels_avx2() { return {2, kIntRows, convert, multiply}; }
 
 }  // namespace millrace::cpu

@@ -23,6 +23,21 @@ constexpr int kStreamingRows = 2;
 // Bytes of a panel that stay in the second-level cache while all rows pass.
 constexpr int64_t kBlockBytes = 384 << 10;
 
+// Where to fetch ahead from while the weights at `w` are multiplied.
+struct Ahead {
+  const char* first;
+  const char* second;
+  explicit Ahead(const Tile& t) : first(t.w + t.ahead[0]), second(t.w + t.ahead[1]) {}
+  inline __attribute__((always_inline)) void fetch(int64_t offset) const {
+    _mm_prefetch(first + offset, _MM_HINT_T1);
+    _mm_prefetch(second + offset, _MM_HINT_T1);
+  }
+  inline __attribute__((always_inline)) void advance(int64_t bytes) {
+    first += bytes;
+    second += bytes;
+  }
+};
+
 inline __mmask16 column_mask(int64_t columns, int v) {
   const int64_t left = columns - 16 * v;
   return static_cast<__mmask16>(left >= 16 ? 0xffff : left <= 0 ? 0 : (1 << left) - 1);
@@ -57,7 +72,10 @@ __attribute__((noinline)) void tile_f32(const Tile& t) {
   __m512 acc[R][NV];
   load_tile(t, acc);
   const char* w = t.w;
+  Ahead ahead(t);
   for (int64_t k = 0; k < t.steps; ++k, w += kStepBytes) {
+    if constexpr (R > kStreamingRows) ahead.fetch(0);
+    ahead.advance(kStepBytes);
     __m512 weight[NV];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_ps(w + 64 * v);
@@ -76,7 +94,10 @@ __attribute__((noinline)) void tile_bf16(const Tile& t) {
   __m512 acc[R][NV];
   load_tile(t, acc);
   const char* w = t.w;
+  Ahead ahead(t);
   for (int64_t pair = 0; pair < t.steps; ++pair, w += kStepBytes) {
+    if constexpr (R > kStreamingRows) ahead.fetch(0);
+    ahead.advance(kStepBytes);
     __m512i weight[NV];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_si512(w + 64 * v);
@@ -93,44 +114,90 @@ __attribute__((noinline)) void tile_bf16(const Tile& t) {
   store_tile(t, acc);
 }
 
+// What the tiles of integer weights walk along: a pointer for each stream, so that all addresses in
+// the loop are a register and a constant.
+template <int R>
+struct Streams {
+  const char* w;
+  const char* x[R];
+  const uint16_t* scales;
+  const uint16_t* minima;
+  const float* x_scales;
+  const int32_t* corrections;
+  const float* minimum_factors;
+  Ahead ahead;
+
+  explicit Streams(const Tile& t)
+      : w(t.w),
+        scales(t.scales),
+        minima(t.minima),
+        x_scales(t.x_scales),
+        corrections(t.corrections),
+        minimum_factors(t.minimum_factors),
+        ahead(t) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) x[r] = t.x + r * t.x_stride;
+  }
+  inline __attribute__((always_inline)) void next_group(int64_t weight_bytes) {
+    w += weight_bytes;
+    ahead.advance(weight_bytes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) x[r] += kGroup;
+    scales += kPanel;
+    minima += kPanel;
+    x_scales += kIntRows;
+    corrections += kIntRows;
+    minimum_factors += kIntRows;
+  }
+};
+
 // Four more k of a group for all rows: dot += weight (unsigned) * x (signed).
 template <int R, int NV>
 inline __attribute__((always_inline)) void dot_quad(__m512i (&dot)[R][NV],
-                                                    const __m512i (&weight)[NV], const char* x,
-                                                    int64_t x_stride) {
+                                                    const __m512i (&weight)[NV],
+                                                    const char* const (&x)[R], int64_t k) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    const __m512i codes = _mm512_set1_epi32(*reinterpret_cast<const int32_t*>(x + r * x_stride));
+    const __m512i codes = _mm512_set1_epi32(*reinterpret_cast<const int32_t*>(x[r] + k));
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], weight[v], codes);
   }
 }
 
+// Loads weights into a register that the compiler keeps: it would rather load again for each row,
+// and the loads would then take longer than the products.
+inline __attribute__((always_inline)) __m512i load_weights(const char* w) {
+  __m512i weights = _mm512_loadu_si512(w);
+  __asm__("" : "+v"(weights));
+  return weights;
+}
+
 // One k step (64 columns by four bytes) of int8 weights: a quad of k.
 template <int R, int NV>
-inline __attribute__((always_inline)) void dot_int8(__m512i (&dot)[R][NV], const char* w,
-                                                    const char* x, int64_t x_stride) {
+inline __attribute__((always_inline)) void dot_int8(__m512i (&dot)[R][NV], const Streams<R>& s,
+                                                    int quad) {
   __m512i weight[NV];
 #pragma GCC unroll 4
-  for (int v = 0; v < NV; ++v) weight[v] = _mm512_loadu_si512(w + 64 * v);
-  dot_quad<R, NV>(dot, weight, x, x_stride);
+  for (int v = 0; v < NV; ++v) weight[v] = load_weights(s.w + quad * kStepBytes + 64 * v);
+  dot_quad<R, NV>(dot, weight, s.x, quad * 4);
 }
 
 // One k step of int4 weights: a quad of k in the low nibbles, the next one in the high nibbles. The
 // bytes are loaded once for each: keeping both halves would need more registers.
 template <int R, int NV>
-inline __attribute__((always_inline)) void dot_int4(__m512i (&dot)[R][NV], const char* w,
-                                                    const char* x, int64_t x_stride) {
+inline __attribute__((always_inline)) void dot_int4(__m512i (&dot)[R][NV], const Streams<R>& s,
+                                                    int oct) {
   const __m512i low_nibbles = _mm512_set1_epi8(15);
+  const char* w = s.w + oct * kStepBytes;
   __m512i codes[NV];
 #pragma GCC unroll 4
   for (int v = 0; v < NV; ++v)
     codes[v] = _mm512_and_si512(_mm512_loadu_si512(w + 64 * v), low_nibbles);
-  dot_quad<R, NV>(dot, codes, x, x_stride);
+  dot_quad<R, NV>(dot, codes, s.x, oct * 8);
 #pragma GCC unroll 4
   for (int v = 0; v < NV; ++v)
     codes[v] = _mm512_and_si512(_mm512_srli_epi16(_mm512_loadu_si512(w + 64 * v), 4), low_nibbles);
-  dot_quad<R, NV>(dot, codes, x + 4, x_stride);
+  dot_quad<R, NV>(dot, codes, s.x, oct * 8 + 4);
 }
 
 inline __m512 load_f16(const uint16_t* p) {
@@ -139,77 +206,78 @@ inline __m512 load_f16(const uint16_t* p) {
 
 // acc += dot * (weight scale * x scale) (+ minimum * minimum factor), for one group.
 template <int R, int NV, bool kMinima>
-inline __attribute__((always_inline)) void add_group(const Tile& t, int64_t g,
+inline __attribute__((always_inline)) void add_group(const Streams<R>& s,
                                                      const __m512i (&dot)[R][NV],
                                                      __m512 (&acc)[R][NV]) {
 #pragma GCC unroll 4
   for (int v = 0; v < NV; ++v) {
-    const __m512 scale = load_f16(t.scales + g * kPanel + 16 * v);
+    const __m512 scale = load_f16(s.scales + 16 * v);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(t.x_scales[r * t.groups + g]));
+      const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(s.x_scales[r]));
       acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), both, acc[r][v]);
     }
     if constexpr (kMinima) {
-      const __m512 minimum = load_f16(t.minima + g * kPanel + 16 * v);
+      const __m512 minimum = load_f16(s.minima + 16 * v);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r)
-        acc[r][v] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(t.minimum_factors[r * t.groups + g]),
-                                    acc[r][v]);
+        acc[r][v] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(s.minimum_factors[r]), acc[r][v]);
     }
   }
+}
+
+template <int R, int NV>
+inline __attribute__((always_inline)) void begin_group(const Streams<R>& s, __m512i (&dot)[R][NV]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_set1_epi32(s.corrections[r]);
 }
 
 template <int R, int NV, bool kMinima>
 __attribute__((noinline)) void tile_int8(const Tile& t) {
   __m512 acc[R][NV];
   load_tile(t, acc);
-  const char* w = t.w;
+  Streams<R> s(t);
   for (int64_t g = 0; g < t.steps; ++g) {
     __m512i dot[R][NV];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_set1_epi32(t.corrections[r * t.groups + g]);
-    const char* x = t.x + g * kGroup;
+    begin_group<R, NV>(s, dot);
     if constexpr (R <= kStreamingRows) {
 #pragma GCC unroll 2
-      for (int quad = 0; quad < kGroup / 4; ++quad)
-        dot_int8<R, NV>(dot, w + quad * kStepBytes, x + quad * 4, t.x_stride);
+      for (int quad = 0; quad < kGroup / 4; ++quad) dot_int8<R, NV>(dot, s, quad);
     } else {
 #pragma GCC unroll 8
-      for (int quad = 0; quad < kGroup / 4; ++quad)
-        dot_int8<R, NV>(dot, w + quad * kStepBytes, x + quad * 4, t.x_stride);
+      for (int quad = 0; quad < kGroup / 4; ++quad) {
+        s.ahead.fetch(quad * kStepBytes);
+        dot_int8<R, NV>(dot, s, quad);
+      }
     }
-    w += kGroup / 4 * kStepBytes;
-    add_group<R, NV, kMinima>(t, g, dot, acc);
+    add_group<R, NV, kMinima>(s, dot, acc);
+    s.next_group(kGroup / 4 * kStepBytes);
   }
   store_tile(t, acc);
 }
 
-template <int R, int NV>
+template <int R, int NV, bool kMinima>
 __attribute__((noinline)) void tile_int4(const Tile& t) {
   __m512 acc[R][NV];
   load_tile(t, acc);
-  const char* w = t.w;
+  Streams<R> s(t);
   for (int64_t g = 0; g < t.steps; ++g) {
     __m512i dot[R][NV];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_setzero_si512();
-    const char* x = t.x + g * kGroup;
+    begin_group<R, NV>(s, dot);
     if constexpr (R <= kStreamingRows) {
-#pragma GCC unroll 1
-      for (int oct = 0; oct < kGroup / 8; ++oct)
-        dot_int4<R, NV>(dot, w + oct * kStepBytes, x + oct * 8, t.x_stride);
+#pragma GCC unroll 4
+      for (int oct = 0; oct < kGroup / 8; ++oct) dot_int4<R, NV>(dot, s, oct);
     } else {
 #pragma GCC unroll 4
-      for (int oct = 0; oct < kGroup / 8; ++oct)
-        dot_int4<R, NV>(dot, w + oct * kStepBytes, x + oct * 8, t.x_stride);
+      for (int oct = 0; oct < kGroup / 8; ++oct) {
+        s.ahead.fetch(oct * kStepBytes);
+        dot_int4<R, NV>(dot, s, oct);
+      }
     }
-    w += kGroup / 8 * kStepBytes;
-    add_group<R, NV, true>(t, g, dot, acc);
+    add_group<R, NV, kMinima>(s, dot, acc);
+    s.next_group(kGroup / 8 * kStepBytes);
   }
   store_tile(t, acc);
 }
@@ -237,16 +305,21 @@ constexpr FormatTiles kInt8MinimaTiles = {
     {kGroup, kGroup / 4 * kStepBytes, kGroup, kIntRows, true},
     {{tile_int8<1, 2, true>, tile_int8<2, 2, true>, tile_int8<3, 2, true>},
      {tile_int8<1, 4, true>, tile_int8<2, 4, true>, tile_int8<3, 4, true>}}};
-constexpr FormatTiles kInt4Tiles = {{kGroup, kGroup / 8 * kStepBytes, kGroup, kIntRows, true},
-                                    {{tile_int4<1, 2>, tile_int4<2, 2>, tile_int4<3, 2>},
-                                     {tile_int4<1, 4>, tile_int4<2, 4>, tile_int4<3, 4>}}};
+constexpr FormatTiles kInt4Tiles = {
+    {kGroup, kGroup / 8 * kStepBytes, kGroup, kIntRows, true},
+    {{tile_int4<1, 2, false>, tile_int4<2, 2, false>, tile_int4<3, 2, false>},
+     {tile_int4<1, 4, false>, tile_int4<2, 4, false>, tile_int4<3, 4, false>}}};
+constexpr FormatTiles kInt4MinimaTiles = {
+    {kGroup, kGroup / 8 * kStepBytes, kGroup, kIntRows, true},
+    {{tile_int4<1, 2, true>, tile_int4<2, 2, true>, tile_int4<3, 2, true>},
+     {tile_int4<1, 4, true>, tile_int4<2, 4, true>, tile_int4<3, 4, true>}}};
 
 const FormatTiles& tiles_of(const LinearTask& t) {
   switch (t.format) {
     case WeightFormat::f32: return kF32Tiles;
     case WeightFormat::bf16: return kBf16Tiles;
     case WeightFormat::int8_g32: return t.minima ? kInt8MinimaTiles : kInt8Tiles;
-    case WeightFormat::int4_g32: return kInt4Tiles;
+    case WeightFormat::int4_g32: return t.minima ? kInt4MinimaTiles : kInt4Tiles;
   }
   return kF32Tiles;
 }
@@ -256,7 +329,7 @@ void multiply(const LinearTask& t, int64_t begin, int64_t end) {
   for (int64_t unit = begin; unit < end;) {
     const bool full = unit % 2 == 0 && unit + 1 < end;
     const TileFunction* tiles = f.tiles[full ? 1 : 0];
-    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes,
+    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes, unit + (full ? 2 : 1) >= end,
                 [&](int64_t height, const Tile& tile) { tiles[height - 1](tile); });
     unit += full ? 2 : 1;
   }
@@ -297,9 +370,9 @@ void convert_group(const LinearTask& t, int64_t row, int64_t g) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), codes_high);
   const int32_t sum = _mm512_reduce_add_epi32(
       _mm512_add_epi32(_mm512_cvtepi8_epi32(codes_low), _mm512_cvtepi8_epi32(codes_high)));
-  const int64_t at = row * t.groups + g;
+  const int64_t at = factor_index(t, kIntRows, row, g);
   t.value_scales[at] = scale;
-  t.corrections[at] = -128 * sum;
+  t.corrections[at] = -t.code_zero * sum;
   t.minimum_factors[at] = scale * static_cast<float>(sum);
 }
 
@@ -314,6 +387,6 @@ void convert(const LinearTask& t, int64_t begin, int64_t end) {
 
 }  // namespace
 
-LinearKernels linear_kernels_avx512() { return {1, convert, multiply}; }
+LinearKernels linear_kernels_avx512() { return {1, kIntRows, convert, multiply}; }
 
 }  // namespace millrace::cpu

@@ -33,7 +33,7 @@ void convert_group(const LinearTask& t, int64_t row, int64_t g) {
   }
   const int64_t at = row * t.groups + g;
   t.value_scales[at] = scale;
-  t.corrections[at] = -128 * sum;
+  t.corrections[at] = -t.code_zero * sum;
   t.minimum_factors[at] = scale * static_cast<float>(sum);
 }
 
@@ -60,13 +60,13 @@ float dot_float(const LinearTask& t, const uint8_t* panel, int64_t row, int64_t 
   return sum;
 }
 
-// Exact: at most 32 * 255 * 128 in magnitude.
+// Of the stored codes. Exact: at most 32 * 255 * 128 in magnitude.
 int32_t dot_group(const LinearTask& t, const uint8_t* panel, const int8_t* codes, int64_t g,
                   int64_t c) {
   int32_t dot = 0;
   for (int64_t k = g * kGroup; k < (g + 1) * kGroup; ++k) {
     if (t.format == WeightFormat::int8_g32) {
-      dot += codes[k] * (panel[(k / 4 * kPanel + c) * 4 + k % 4] - 128);
+      dot += codes[k] * panel[(k / 4 * kPanel + c) * 4 + k % 4];
     } else {
       const int byte = panel[(k / 8 * kPanel + c) * 4 + k % 4];
       dot += codes[k] * (k / 4 % 2 == 0 ? byte & 15 : byte >> 4);
@@ -82,7 +82,8 @@ float dot_integer(const LinearTask& t, int64_t panel_idx, int64_t row, int64_t c
   for (int64_t g = 0; g < t.groups; ++g) {
     const int64_t at = panel_idx * t.panel_scales + g * kPanel + c;
     const float scale = f16_to_float(t.scales[at]) * t.value_scales[row * t.groups + g];
-    sum += static_cast<float>(dot_group(t, panel, codes, g, c)) * scale;
+    const int32_t dot = dot_group(t, panel, codes, g, c) + t.corrections[row * t.groups + g];
+    sum += static_cast<float>(dot) * scale;
     if (t.minima) sum += f16_to_float(t.minima[at]) * t.minimum_factors[row * t.groups + g];
   }
   return sum;
@@ -102,6 +103,6 @@ void multiply(const LinearTask& t, int64_t begin, int64_t end) {
 
 }  // namespace
 
-LinearKernels linear_kernels_reference() { return {1, convert, multiply}; }
+LinearKernels linear_kernels_reference() { return {1, 1, convert, multiply}; }
 
 }  // namespace millrace::cpu

@@ -16,16 +16,18 @@ struct Tile {
   const uint16_t* minima;  // or null
   const char* x;           // [R] rows at the first k step
   int64_t x_stride;        // bytes
-  const float* x_scales;   // [R] rows at the first group
+  const float* x_scales;   // at the first group: [groups][max_rows], as the next two
   const int32_t* corrections;
   const float* minimum_factors;
-  int64_t groups;  // row stride of the three above
-  int64_t steps;   // k elements (f32), pairs (bf16) or groups
+  int64_t steps;  // k elements (f32), pairs (bf16) or groups
   float* out;
   int64_t out_stride;
   const float* bias;  // at the first column; null unless this is the last block of k
   int64_t columns;    // valid ones from the first column on
   bool first;         // first block of k: the chains begin at zero
+  // What to fetch ahead: each step over kStepBytes at `w` also touches w + ahead[0] and
+  // w + ahead[1]. Any address is allowed.
+  int64_t ahead[2];
 };
 using TileFunction = void (*)(const Tile&);
 
@@ -34,11 +36,13 @@ struct TileSteps {
   int64_t k_per_step;
   int64_t weight_step;  // bytes of a panel
   int64_t x_step;       // bytes
-  int max_rows;
+  int max_rows;         // integer: the level's factor_rows
   bool integer;
 };
 
 constexpr int64_t kStepBytes = kPanel * 4;  // of a panel: an element, pair, quad or oct of k
+constexpr int64_t kLine = 64;               // bytes of a cache line
+constexpr int64_t kLinesPerStep = kStepBytes / kLine;
 
 inline Tile first_tile(const LinearTask& t, const TileSteps& s, int64_t column, int64_t step) {
   const int64_t panel = column / kPanel, c = column % kPanel;
@@ -49,10 +53,9 @@ inline Tile first_tile(const LinearTask& t, const TileSteps& s, int64_t column, 
     const int64_t at = panel * t.panel_scales + step * kPanel + c;
     tile.scales = t.scales + at;
     tile.minima = t.minima ? t.minima + at : nullptr;
-    tile.x_scales = t.value_scales + step;
-    tile.corrections = t.corrections + step;
-    tile.minimum_factors = t.minimum_factors + step;
-    tile.groups = t.groups;
+    tile.x_scales = t.value_scales + step * s.max_rows;
+    tile.corrections = t.corrections + step * s.max_rows;
+    tile.minimum_factors = t.minimum_factors + step * s.max_rows;
   }
   tile.x = t.values + step * s.x_step;
   tile.x_stride = t.value_stride;
@@ -63,37 +66,61 @@ inline Tile first_tile(const LinearTask& t, const TileSteps& s, int64_t column, 
   return tile;
 }
 
-// Calls run(height, tile) for all rows, in tiles of nearly equal height.
+// The weights that are wanted next lie `bytes` further on. Shares out their cache lines over the
+// first tiles of rows, so that memory works while the others multiply.
+inline void fetch_ahead(Tile& tile, int64_t tiles, int64_t i, int64_t bytes) {
+  const int64_t per_tile = tiles < kLinesPerStep ? 2 : 1;
+  const int64_t line = i * per_tile;
+  const bool wanted = bytes > 0 && line < kLinesPerStep;
+  tile.ahead[0] = wanted ? bytes + line * kLine : 0;
+  tile.ahead[1] = wanted ? bytes + (line + per_tile - 1) * kLine : 0;
+}
+
+// Where the factors of a row and group are.
+inline int64_t factor_index(const LinearTask& t, int64_t factor_rows, int64_t row, int64_t g) {
+  return (row / factor_rows * t.groups + g) * factor_rows + row % factor_rows;
+}
+
+// Calls run(height, tile) for all rows: integer formats in tiles of max_rows and a rest, the others
+// in tiles of nearly equal height. The next weights lie `ahead` bytes after the tile's; 0: there
+// are none.
 template <class Run>
-inline void pass_rows(const LinearTask& t, const TileSteps& s, Tile tile, const Run& run) {
+inline void pass_rows(const LinearTask& t, const TileSteps& s, Tile tile, int64_t ahead,
+                      const Run& run) {
   const int64_t tiles = (t.rows + s.max_rows - 1) / s.max_rows;
   for (int64_t i = 0, row = 0; i < tiles; ++i) {
-    const int64_t height = t.rows * (i + 1) / tiles - row;
+    const int64_t left = t.rows - row;
+    const int64_t height = !s.integer          ? t.rows * (i + 1) / tiles - row
+                           : left < s.max_rows ? left
+                                               : s.max_rows;
+    fetch_ahead(tile, tiles, i, ahead);
     run(height, tile);
     row += height;
     tile.x += height * tile.x_stride;
     tile.out += height * tile.out_stride;
     if (s.integer) {
-      tile.x_scales += height * tile.groups;
-      tile.corrections += height * tile.groups;
-      tile.minimum_factors += height * tile.groups;
+      tile.x_scales += height * t.groups;
+      tile.corrections += height * t.groups;
+      tile.minimum_factors += height * t.groups;
     }
   }
 }
 
 // All rows for the columns from `column` on. k is cut where a panel exceeds `block_bytes`, so that
 // the weights stay in the second-level cache while the rows pass; one tile of rows reads them once
-// anyway.
+// anyway, and the hardware fetches them ahead. `last`: this thread has no work in later panels.
 template <class Run>
 inline void pass_blocks(const LinearTask& t, const TileSteps& s, int64_t column,
-                        int64_t block_bytes, const Run& run) {
+                        int64_t block_bytes, bool last, const Run& run) {
   const int64_t steps = (t.k + s.k_per_step - 1) / s.k_per_step;
   const int64_t block = t.rows <= s.max_rows ? steps : block_bytes / s.weight_step;
   for (int64_t step = 0; step < steps; step += block) {
     Tile tile = first_tile(t, s, column, step);
     tile.steps = steps - step < block ? steps - step : block;
     tile.bias = t.bias && step + tile.steps == steps ? t.bias + column : nullptr;
-    pass_rows(t, s, tile, run);
+    // Blocks of k, and the panels after them, follow each other in memory.
+    const bool more = t.rows > s.max_rows && !(last && step + tile.steps == steps);
+    pass_rows(t, s, tile, more ? tile.steps * s.weight_step : 0, run);
   }
 }
 

@@ -25,7 +25,7 @@ constexpr size_t kArenaBytes = size_t{256} << 20;
 
 struct KernelBenchOptions {
   std::string model;
-  std::vector<std::string> formats = {"bf16", "int8", "int4"};
+  std::vector<std::string> formats = {"bf16", "int8", "int4", "int4m"};
   std::vector<int64_t> rows = {1, 4, 8, 32, 64, 512};
   std::string cpu_level;
   std::string only;
@@ -70,7 +70,7 @@ class Operands {
     if (!memory) fatal("no memory is left for the operands");
     return memory;
   }
-  LinearWeight weight(WeightFormat format, int64_t n, int64_t k) {
+  LinearWeight weight(WeightFormat format, bool minima, int64_t n, int64_t k) {
     LinearWeight w;
     w.format = format;
     w.n = n;
@@ -78,7 +78,7 @@ class Operands {
     w.panels = static_cast<uint8_t*>(bytes(w.num_panels() * panel_bytes(format, k)));
     const int64_t scales = w.num_panels() * panel_scale_bytes(format, k);
     if (scales > 0) w.scales = static_cast<uint16_t*>(bytes(scales));
-    if (format == WeightFormat::int4_g32) w.minima = static_cast<uint16_t*>(bytes(scales));
+    if (minima) w.minima = static_cast<uint16_t*>(bytes(scales));
     std::vector<float> source(static_cast<size_t>(kPanel * k));
     for (float& x : source) x = value_(random_);
     pack_panel(w, 0, source.data(), std::min(n, kPanel));
@@ -104,6 +104,14 @@ int64_t weight_bytes(const LinearWeight& w) {
   return w.num_panels() * panel_bytes(w.format, w.k) + scales + (w.minima ? scales : 0);
 }
 
+// "int4m": int4 with minima.
+WeightFormat format_of(const std::string& layout) {
+  return layout == "f32"    ? WeightFormat::f32
+         : layout == "bf16" ? WeightFormat::bf16
+         : layout == "int8" ? WeightFormat::int8_g32
+                            : WeightFormat::int4_g32;
+}
+
 class KernelBench {
  public:
   KernelBench(const KernelBenchOptions& options, const ModelConfig& config, const Pool& pool,
@@ -112,7 +120,9 @@ class KernelBench {
     ctx_ = {Device::cpu, level, &pool, &arena_, nullptr};
   }
 
-  void linears(WeightFormat format, const std::function<void(const Measurement&)>& report) {
+  void linears(const std::string& layout, const std::function<void(const Measurement&)>& report) {
+    const WeightFormat format = format_of(layout);
+    const bool minima = layout == "int4m";
     const int64_t q = m_.heads * m_.head_dim, kv = m_.kv_heads * m_.head_dim;
     const struct {
       const char* name;
@@ -125,14 +135,14 @@ class KernelBench {
     for (const auto& shape : shapes) {
       if (!chosen(std::string("linear ") + shape.name)) continue;
       Operands operands;
-      std::vector<LinearWeight> weights{operands.weight(format, shape.n, shape.k)};
+      std::vector<LinearWeight> weights{operands.weight(format, minima, shape.n, shape.k)};
       const int64_t bytes = weight_bytes(weights[0]);
       for (int64_t i = 1; i * bytes < kColdBytes; ++i)
-        weights.push_back(operands.weight(format, shape.n, shape.k));
+        weights.push_back(operands.weight(format, minima, shape.n, shape.k));
       for (const int64_t rows : o_.rows) {
         Tensor x(operands.floats(rows * shape.k), DType::f32, {rows, shape.k});
         Tensor out(operands.floats(rows * shape.n), DType::f32, {rows, shape.n});
-        Measurement m{std::string("linear ") + shape.name + " " + weight_format_name(format),
+        Measurement m{std::string("linear ") + shape.name + " " + layout,
                       shape_text(rows, shape.n, shape.k),
                       {},
                       0.0};
@@ -313,13 +323,6 @@ nlohmann::ordered_json measurement_json(const Measurement& m, const Peaks& p) {
           {"ratio", std::max(memory, arithmetic) / m.seconds}};
 }
 
-WeightFormat format_named(const std::string& name) {
-  return name == "f32"    ? WeightFormat::f32
-         : name == "bf16" ? WeightFormat::bf16
-         : name == "int8" ? WeightFormat::int8_g32
-                          : WeightFormat::int4_g32;
-}
-
 int run_kernel_bench(const KernelBenchOptions& o) {
   const Pool pool(o.threads > 0 ? o.threads : available_cpus());
   const CpuLevel level = o.cpu_level.empty() ? best_cpu_level() : *parse_cpu_level(o.cpu_level);
@@ -353,7 +356,7 @@ int run_kernel_bench(const KernelBenchOptions& o) {
       print_measurement(m, peaks);
   };
   KernelBench bench(o, (*checkpoint)->config(), pool, level);
-  for (const std::string& format : o.formats) bench.linears(format_named(format), report);
+  for (const std::string& format : o.formats) bench.linears(format, report);
   for (const auto& [sequences, context] :
        {std::pair{1, 256}, {1, 4096}, {8, 512}, {32, 256}, {64, 256}})
     bench.attentions(sequences, 1, context, DType::bf16, report);
@@ -378,9 +381,9 @@ void add_bench_kernels(CLI::App& bench, CommandResult& result) {
   auto o = std::make_shared<KernelBenchOptions>();
   CLI::Option* model = kernels->add_option("MODEL", o->model,
                                            "A GGUF file or a folder with safetensors: its shapes");
-  kernels->add_option("--formats", o->formats, "Weight layouts")
+  kernels->add_option("--formats", o->formats, "Weight layouts; int4m is int4 with minima")
       ->delimiter(',')
-      ->check(CLI::IsMember({"f32", "bf16", "int8", "int4"}))
+      ->check(CLI::IsMember({"f32", "bf16", "int8", "int4", "int4m"}))
       ->capture_default_str();
   kernels->add_option("--rows", o->rows, "Rows (tokens) of a step")
       ->delimiter(',')

@@ -126,7 +126,8 @@ int64_t long_k(TestFormat format) {
     case TestFormat::bf16: return 5 * 1024 + 3;
     case TestFormat::int8:
     case TestFormat::int8_minima: return 8 * 1024 + 32;
-    case TestFormat::int4: return 14 * 1024 + 32;
+    case TestFormat::int4:
+    case TestFormat::int4_minima: return 14 * 1024 + 32;
   }
   return 0;
 }
@@ -170,21 +171,25 @@ TEST_P(LinearTest, ARowsBitsDependOnThatRowAlone) {
 TEST_P(IntegerLinearTest, ExtremeCodesDoNotSaturate) {
   const TestContext context(GetParam().level, 1);
   constexpr int64_t kK = 64;
-  const bool int4 = GetParam().format == TestFormat::int4;
-  const bool minima = GetParam().format != TestFormat::int8;
+  const bool int4 =
+      GetParam().format == TestFormat::int4 || GetParam().format == TestFormat::int4_minima;
+  const bool minima = GetParam().format == TestFormat::int8_minima ||
+                      GetParam().format == TestFormat::int4_minima;
   for (const int code : {-128, 127}) {
     const PackedWeight w(int4 ? WeightFormat::int4_g32 : WeightFormat::int8_g32, 64, kK, minima);
     const std::vector<float> scales(128, 1.0f), zeros(128, 0.0f);
     const std::vector<uint8_t> codes(64 * kK, static_cast<uint8_t>(int4 ? 15 : code));
     if (int4)
-      pack_panel_int4(w.view(), 0, codes.data(), scales.data(), zeros.data(), 64);
+      pack_panel_int4(w.view(), 0, codes.data(), scales.data(), minima ? zeros.data() : nullptr,
+                      64);
     else
       pack_panel_int8(w.view(), 0, reinterpret_cast<const int8_t*>(codes.data()), scales.data(),
                       minima ? zeros.data() : nullptr, 64);
     for (const float value : {127.0f, -127.0f}) {  // scale 1: the codes are the values
       Matrix x(3, kK, kK, value), out(3, 64, 64);
       linear(context, out.view(), x.view(), w.view());
-      const float expected = value * static_cast<float>(int4 ? 15 : code) * kK;
+      const int weight = !int4 ? code : minima ? 15 : 15 - 8;
+      const float expected = value * static_cast<float>(weight) * kK;
       for (const float y : out.data) ASSERT_EQ(y, expected);
     }
   }

@@ -11,9 +11,10 @@
 
 namespace millrace {
 
-enum class TestFormat { f32, bf16, int8, int8_minima, int4 };
-inline constexpr TestFormat kTestFormats[] = {TestFormat::f32, TestFormat::bf16, TestFormat::int8,
-                                              TestFormat::int8_minima, TestFormat::int4};
+enum class TestFormat { f32, bf16, int8, int8_minima, int4, int4_minima };
+inline constexpr TestFormat kTestFormats[] = {TestFormat::f32,  TestFormat::bf16,
+                                              TestFormat::int8, TestFormat::int8_minima,
+                                              TestFormat::int4, TestFormat::int4_minima};
 std::string test_format_name(TestFormat format);
 
 class PackedWeight {

@@ -13,7 +13,8 @@ WeightFormat weight_format(TestFormat format) {
     case TestFormat::bf16: return WeightFormat::bf16;
     case TestFormat::int8:
     case TestFormat::int8_minima: return WeightFormat::int8_g32;
-    case TestFormat::int4: return WeightFormat::int4_g32;
+    case TestFormat::int4:
+    case TestFormat::int4_minima: return WeightFormat::int4_g32;
   }
   return WeightFormat::f32;
 }
@@ -27,6 +28,7 @@ std::string test_format_name(TestFormat format) {
     case TestFormat::int8: return "int8";
     case TestFormat::int8_minima: return "int8_minima";
     case TestFormat::int4: return "int4";
+    case TestFormat::int4_minima: return "int4_minima";
   }
   return "";
 }
@@ -61,7 +63,8 @@ void PackedWeight::set_bias(std::vector<float> bias) {
 
 PackedWeight PackedWeight::random(TestFormat format, int64_t n, int64_t k, uint32_t seed,
                                   bool bias) {
-  const bool minima = format == TestFormat::int8_minima || format == TestFormat::int4;
+  const bool minima = format == TestFormat::int8_minima || format == TestFormat::int4_minima;
+  const bool int4 = weight_format(format) == WeightFormat::int4_g32;
   PackedWeight w(weight_format(format), n, k, minima);
   std::mt19937 generator(seed);
   std::uniform_int_distribution<int> byte(0, 255);
@@ -76,10 +79,10 @@ PackedWeight PackedWeight::random(TestFormat format, int64_t n, int64_t k, uint3
     const std::vector<float> scales = random_floats(groups, part_seed, 0.01f);
     const std::vector<float> minimum = random_floats(groups, part_seed + 1, 0.5f);
     std::vector<uint8_t> codes(static_cast<size_t>(rows * k));
-    for (uint8_t& code : codes)
-      code = static_cast<uint8_t>(byte(generator) & (format == TestFormat::int4 ? 15 : 255));
-    if (format == TestFormat::int4)
-      pack_panel_int4(w.view_, p, codes.data(), scales.data(), minimum.data(), rows);
+    for (uint8_t& code : codes) code = static_cast<uint8_t>(byte(generator) & (int4 ? 15 : 255));
+    if (int4)
+      pack_panel_int4(w.view_, p, codes.data(), scales.data(), minima ? minimum.data() : nullptr,
+                      rows);
     else
       pack_panel_int8(w.view_, p, reinterpret_cast<const int8_t*>(codes.data()), scales.data(),
                       minima ? minimum.data() : nullptr, rows);

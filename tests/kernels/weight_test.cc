@@ -80,6 +80,20 @@ TEST(WeightTest, Int4QuantisationErrsByHalfAStep) {
     }
 }
 
+TEST(WeightTest, SymmetricInt4QuantisationErrsByHalfAStep) {
+  constexpr int64_t kN = 65, kK = 96;
+  const std::vector<float> source = random_floats(kN * kK, 14);
+  const std::vector<float> out =
+      round_trip(PackedWeight(WeightFormat::int4_g32, kN, kK, false), source);
+  for (size_t g = 0; g < source.size(); g += kGroup) {
+    const auto begin = source.begin() + static_cast<std::ptrdiff_t>(g);
+    const auto [low, high] = std::minmax_element(begin, begin + kGroup);
+    const float step = std::max(std::fabs(*low), std::fabs(*high)) / 8;
+    // The value of largest magnitude is -8 steps; one as large of the other sign must do with 7.
+    for (size_t i = g; i < g + kGroup; ++i) ASSERT_NEAR(out[i], source[i], step * 1.01f);
+  }
+}
+
 TEST(WeightTest, QuantisingZerosAndHugeValuesStaysFinite) {
   for (const float value : {0.0f, 1e-30f, 1e30f, -1e30f})
     for (const WeightFormat format : {WeightFormat::int8_g32, WeightFormat::int4_g32}) {
@@ -120,20 +134,26 @@ TEST(WeightTest, Int4CodesAreStoredAsGiven) {
   std::vector<uint8_t> codes(kN * kK);
   for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i * 7 % 16);
   const std::vector<float> scales(kN * 3, 0.25f), minima(kN * 3, -1.5f);
-  const PackedWeight w(WeightFormat::int4_g32, kN, kK, true);
-  pack_panel_int4(w.view(), 0, codes.data(), scales.data(), minima.data(), 64);
-  pack_panel_int4(w.view(), 1, codes.data() + 64 * kK, scales.data(), minima.data(), 2);
-  std::vector<float> row(kK);
-  for (int64_t r = 0; r < kN; ++r) {
-    unpack_row(w.view(), r, row.data());
-    for (int64_t k = 0; k < kK; ++k)
-      ASSERT_EQ(row[static_cast<size_t>(k)], 0.25f * codes[static_cast<size_t>(r * kK + k)] - 1.5f);
+  for (const bool with_minima : {false, true}) {
+    const PackedWeight w(WeightFormat::int4_g32, kN, kK, with_minima);
+    const float* minimum = with_minima ? minima.data() : nullptr;
+    pack_panel_int4(w.view(), 0, codes.data(), scales.data(), minimum, 64);
+    pack_panel_int4(w.view(), 1, codes.data() + 64 * kK, scales.data(), minimum, 2);
+    std::vector<float> row(kK);
+    for (int64_t r = 0; r < kN; ++r) {
+      unpack_row(w.view(), r, row.data());
+      for (int64_t k = 0; k < kK; ++k) {
+        const int code = codes[static_cast<size_t>(r * kK + k)];
+        ASSERT_EQ(row[static_cast<size_t>(k)], with_minima ? 0.25f * static_cast<float>(code) - 1.5f
+                                                           : 0.25f * static_cast<float>(code - 8));
+      }
+    }
   }
 }
 
 // The layout that weight.h promises, element by element.
 TEST(WeightTest, LayoutIsAsDocumented) {
-  const PackedWeight w = PackedWeight::random(TestFormat::int4, 3, 64, 5);
+  const PackedWeight w = PackedWeight::random(TestFormat::int4_minima, 3, 64, 5);
   std::vector<float> row(64);
   unpack_row(w.view(), 2, row.data());
   for (int64_t k = 0; k < 64; ++k) {
