@@ -11,6 +11,7 @@ void add_bench_command(CLI::App& app, CommandResult& result) {
   bench->require_subcommand(1);
   add_bench_kernels(*bench, result);
   add_bench_engine(*bench, result);
+  add_bench_serve(*bench, result);
 }
 
 }  // namespace millrace::app

@@ -25,5 +25,6 @@ void add_plan_command(CLI::App& app, CommandResult& result);
 // Of `bench`: `bench` is that subcommand.
 void add_bench_kernels(CLI::App& bench, CommandResult& result);
 void add_bench_engine(CLI::App& bench, CommandResult& result);
+void add_bench_serve(CLI::App& bench, CommandResult& result);
 
 }  // namespace millrace::app
