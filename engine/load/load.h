@@ -32,8 +32,10 @@ struct TensorInfo {
 };
 
 // What the tensors become. `automatic` keeps the precision class that the file has: F32/F16/BF16 ->
-// bf16, 4-bit formats -> int4, the others -> int8.
-enum class WeightType : uint8_t { automatic, float32, bfloat16 };
+// bf16, 4-bit formats -> int4, the others -> int8. `w8a8` and `int4` quantise anew, whatever the
+// file has: the decoder layers to int8 per channel or to int4 in groups with minima, embedding and
+// output head to int8 in groups.
+enum class WeightType : uint8_t { automatic, float32, bfloat16, w8a8, int4 };
 
 // Called now and then from the loading thread with bytes done and in all.
 using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;

@@ -30,9 +30,11 @@ void grow(std::vector<T>& v, int64_t n) {
 
 void PanelConverter::convert(const PlannedLinear& linear, const LinearWeight& weight,
                              int64_t panel) {
+  if (linear.requantised) return convert_floats(linear, weight, panel);
   switch (weight.format) {
     case WeightFormat::f32:
-    case WeightFormat::bf16: return convert_floats(linear, weight, panel);
+    case WeightFormat::bf16:
+    case WeightFormat::int8_channel: return convert_floats(linear, weight, panel);
     case WeightFormat::int8_g32: return convert_int8(linear, weight, panel);
     case WeightFormat::int4_g32: return convert_int4(linear, weight, panel);
   }

@@ -42,7 +42,7 @@ class RandomBinder final : public WeightBinder {
       const int64_t share = heads % tp_.size == 0 ? heads / tp_.size : 1;
       w.n += split == Split::columns ? share * (part.outputs / heads) : part.outputs;
     }
-    w.format = is_integer(format_) && w.k % kGroup != 0 ? WeightFormat::bf16 : format_;
+    w.format = has_groups(format_) && w.k % kGroup != 0 ? WeightFormat::bf16 : format_;
     const auto panels = static_cast<uint64_t>(w.num_panels());
     w.panels = take<uint8_t>(panels * static_cast<uint64_t>(panel_bytes(w.format, w.k)));
     const auto scale_bytes = panels * static_cast<uint64_t>(panel_scale_bytes(w.format, w.k));

@@ -31,12 +31,17 @@ bool is_rotary_projection(std::string_view name) {
   return name.ends_with("self_attn.q_proj") || name.ends_with("self_attn.k_proj");
 }
 
-// The narrowest class that loses nothing of any part. Integer groups must lie within this rank's
-// columns; where they do not, the values become bf16.
-WeightFormat choose_format(const std::vector<PlannedPart>& parts, WeightType type,
+// The narrowest class that loses nothing of any part, or the one asked for. Integer groups must lie
+// within this rank's columns; where they do not, the values become bf16.
+WeightFormat choose_format(const std::vector<PlannedPart>& parts, WeightType type, bool in_layer,
                            int64_t first_column, int64_t k) {
   if (type == WeightType::float32) return WeightFormat::f32;
   if (type == WeightType::bfloat16) return WeightFormat::bf16;
+  if (type == WeightType::w8a8 && in_layer) return WeightFormat::int8_channel;
+  if (type == WeightType::w8a8 || type == WeightType::int4) {
+    if (k % kGroup != 0) return WeightFormat::bf16;
+    return in_layer ? WeightFormat::int4_g32 : WeightFormat::int8_g32;
+  }
   const auto all = [&](auto&& predicate) {
     return std::all_of(parts.begin(), parts.end(),
                        [&](const PlannedPart& p) { return predicate(p.weight->type); });
@@ -142,10 +147,14 @@ void WeightPlanner::linear(std::initializer_list<LinearPart> parts, LinearWeight
   }
   // The ranks' products are summed, so one rank alone may add the bias.
   linear.bias = bias && (split != Split::rows || tp_.rank == 0);
-  linear.shape.format = choose_format(linear.parts, type_, linear.first_column, linear.shape.k);
-  if (is_integer(linear.shape.format)) {
+  const bool in_layer = !prefixes_.empty();
+  linear.shape.format =
+      choose_format(linear.parts, type_, in_layer, linear.first_column, linear.shape.k);
+  if (type_ == WeightType::automatic && has_groups(linear.shape.format)) {
     for (const PlannedPart& p : linear.parts) linear.minima |= keeps_minimum(p.weight->type);
   }
+  linear.minima |= type_ == WeightType::int4 && linear.shape.format == WeightFormat::int4_g32;
+  linear.requantised = type_ == WeightType::w8a8 || type_ == WeightType::int4;
   plan_.bytes += planned_bytes(linear);
   plan_.linears.push_back(std::move(linear));
 }

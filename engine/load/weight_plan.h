@@ -37,6 +37,7 @@ struct PlannedLinear {
   LinearWeight* field = nullptr;
   LinearWeight shape;  // format, n and k of this rank; no memory yet
   bool minima = false;
+  bool requantised = false;  // codes are made from the values and not taken over
   bool bias = false;
   int64_t first_column = 0;  // of the stored rows
   std::vector<PlannedPart> parts;

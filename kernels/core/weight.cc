@@ -39,7 +39,7 @@ uint16_t storable_scale(float scale) { return float_to_f16(std::clamp(scale, -kM
 // Zero weights: code 128 stands for 0 in int8, and a scale (and minimum) of 0 makes any int4 code
 // 0.
 void clear_panel(const LinearWeight& w, int64_t panel) {
-  const int filler = w.format == WeightFormat::int8_g32 ? 128 : 0;
+  const int filler = w.format == WeightFormat::int4_g32 ? 0 : code_zero(w);
   std::memset(panel_codes(w, panel), filler, static_cast<size_t>(panel_bytes(w.format, w.k)));
   const auto bytes = static_cast<size_t>(panel_scale_bytes(w.format, w.k));
   if (w.scales) std::memset(w.scales + panel_scale_offset(w, panel), 0, bytes);
@@ -59,9 +59,9 @@ void pack_bf16(const LinearWeight& w, int64_t panel, const float* source, int64_
       out[(k / 2 * kPanel + c) * 2 + k % 2] = to_bf16(source[c * w.k + k]);
 }
 
-// One group of one column; the last group of a row may be shorter than kGroup.
-void quantise_int8(const LinearWeight& w, int64_t panel, int64_t c, int64_t g, const float* source,
-                   int64_t count) {
+// `count` values of one column from `first` on, which share the scale at index `g`.
+void quantise_int8(const LinearWeight& w, int64_t panel, int64_t c, int64_t g, int64_t first,
+                   const float* source, int64_t count) {
   float largest = 0.0f;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(source[i]));
   const uint16_t stored = storable_scale(largest / 127.0f);
@@ -71,7 +71,7 @@ void quantise_int8(const LinearWeight& w, int64_t panel, int64_t c, int64_t g, c
   for (int64_t i = 0; i < count; ++i) {
     const float q = scale > 0.0f ? std::nearbyint(source[i] / scale) : 0.0f;
     const int clamped = static_cast<int>(std::clamp(q, -127.0f, 127.0f));
-    out[quad_offset(g * kGroup + i, c)] = static_cast<uint8_t>(clamped + 128);
+    out[quad_offset(first + i, c)] = static_cast<uint8_t>(clamped + 128);
   }
 }
 
@@ -136,9 +136,12 @@ void pack_panel(const LinearWeight& w, int64_t panel, const float* source, int64
   switch (w.format) {
     case WeightFormat::f32: return pack_f32(w, panel, source, rows);
     case WeightFormat::bf16: return pack_bf16(w, panel, source, rows);
+    case WeightFormat::int8_channel:
+      for (int64_t c = 0; c < rows; ++c) quantise_int8(w, panel, c, 0, 0, source + c * w.k, w.k);
+      return;
     case WeightFormat::int8_g32:
       return for_each_group(w, source, rows, [&](int64_t c, int64_t g, const float* s, int64_t n) {
-        quantise_int8(w, panel, c, g, s, n);
+        quantise_int8(w, panel, c, g, g * kGroup, s, n);
       });
     case WeightFormat::int4_g32:
       return for_each_group(w, source, rows, [&](int64_t c, int64_t g, const float* s, int64_t n) {
@@ -182,7 +185,7 @@ void unpack_row(const LinearWeight& w, int64_t row, float* out) {
   const uint8_t* codes = panel_codes(w, panel);
   const int64_t scale_at = panel_scale_offset(w, panel) + c;
   const auto scaled = [&](int64_t k, int code) {
-    const int64_t at = scale_at + k / kGroup * kPanel;
+    const int64_t at = has_groups(w.format) ? scale_at + k / kGroup * kPanel : scale_at;
     const float value = f16_to_float(w.scales[at]) * static_cast<float>(code - code_zero(w));
     return w.minima ? value + f16_to_float(w.minima[at]) : value;
   };
@@ -195,6 +198,7 @@ void unpack_row(const LinearWeight& w, int64_t row, float* out) {
       for (int64_t k = 0; k < w.k; ++k)
         out[k] = to_float(reinterpret_cast<const bf16*>(codes)[(k / 2 * kPanel + c) * 2 + k % 2]);
       return;
+    case WeightFormat::int8_channel:
     case WeightFormat::int8_g32:
       for (int64_t k = 0; k < w.k; ++k) out[k] = scaled(k, codes[quad_offset(k, c)]);
       return;

@@ -7,9 +7,11 @@
 // to a multiple of the format's k step. Panel p, column c (0..63):
 //   f32       [k][64] float
 //   bf16      [k/2][64][2] bf16: pairs along k
-//   int8_g32  [k/4][64][4] uint8 = q + 128: quads along k
+//   int8      [k/4][64][4] uint8 = q + 128: quads along k
 //   int4_g32  [k/8][64][4] bytes: low nibbles quad 2t, high nibbles quad 2t+1, codes 0..15
-// Scales of the two integer formats are f16, [panel][k/32][64]; so are the optional minima:
+// Scales of the integer formats are f16: one for each column (int8_channel, [panel][64]) or for
+// each column and group of 32 k (int8_g32, int4_g32, [panel][k/32][64]), as are the latter's
+// optional minima:
 //   int8: w = scale * q (+ minimum)
 //   int4: w = scale * code + minimum, or without minima w = scale * (code - 8)
 #pragma once
@@ -19,7 +21,7 @@
 
 namespace millrace {
 
-enum class WeightFormat : uint8_t { f32, bf16, int8_g32, int4_g32 };
+enum class WeightFormat : uint8_t { f32, bf16, int8_channel, int8_g32, int4_g32 };
 
 inline constexpr int64_t kPanel = 64;
 inline constexpr int64_t kGroup = 32;  // k elements that share a scale
@@ -28,14 +30,19 @@ constexpr const char* weight_format_name(WeightFormat format) {
   switch (format) {
     case WeightFormat::f32: return "float32";
     case WeightFormat::bf16: return "bfloat16";
+    case WeightFormat::int8_channel: return "int8 per channel";
     case WeightFormat::int8_g32: return "int8 group 32";
     case WeightFormat::int4_g32: return "int4 group 32";
   }
   return "?";
 }
 
-constexpr bool is_integer(WeightFormat format) {
+// Whether scales belong to groups of kGroup inputs, which k must then be a multiple of.
+constexpr bool has_groups(WeightFormat format) {
   return format == WeightFormat::int8_g32 || format == WeightFormat::int4_g32;
+}
+constexpr bool is_integer(WeightFormat format) {
+  return has_groups(format) || format == WeightFormat::int8_channel;
 }
 
 struct LinearWeight {
@@ -54,6 +61,7 @@ constexpr int64_t weight_k_step(WeightFormat format) {
   switch (format) {
     case WeightFormat::f32: return 1;
     case WeightFormat::bf16: return 2;
+    case WeightFormat::int8_channel: return 4;
     case WeightFormat::int8_g32:
     case WeightFormat::int4_g32: return kGroup;
   }
@@ -69,18 +77,20 @@ constexpr int64_t panel_bytes(WeightFormat format, int64_t k) {
   switch (format) {
     case WeightFormat::f32: return elements * 4;
     case WeightFormat::bf16: return elements * 2;
+    case WeightFormat::int8_channel:
     case WeightFormat::int8_g32: return elements;
     case WeightFormat::int4_g32: return elements / 2;
   }
   return 0;
 }
 constexpr int64_t panel_scale_bytes(WeightFormat format, int64_t k) {
-  return is_integer(format) ? padded_k(format, k) / kGroup * kPanel * 2 : 0;
+  if (format == WeightFormat::int8_channel) return kPanel * 2;
+  return has_groups(format) ? padded_k(format, k) / kGroup * kPanel * 2 : 0;
 }
 
 // The stored code of an integer format that means a weight of 0; 0 where minima decide.
 constexpr int32_t code_zero(const LinearWeight& w) {
-  if (w.format == WeightFormat::int8_g32) return 128;
+  if (w.format == WeightFormat::int8_g32 || w.format == WeightFormat::int8_channel) return 128;
   return w.format == WeightFormat::int4_g32 && !w.minima ? 8 : 0;
 }
 

@@ -21,6 +21,7 @@ int64_t value_bytes(WeightFormat format, const LinearKernels& kernels) {
   switch (format) {
     case WeightFormat::f32: return 4;
     case WeightFormat::bf16: return 2;
+    case WeightFormat::int8_channel:
     case WeightFormat::int8_g32: return kernels.int8_code_bytes;
     case WeightFormat::int4_g32: return 1;
   }
@@ -40,7 +41,8 @@ LinearTask plain_task(const LinearParams& p) {
   t.rows = p.rows;
   t.n = w.n;
   t.k = w.k;
-  t.groups = (w.k + kGroup - 1) / kGroup;
+  t.group_size = has_groups(w.format) ? kGroup : padded_k(w.format, w.k);
+  t.groups = (w.k + t.group_size - 1) / t.group_size;
   t.code_zero = code_zero(w);
   t.x = p.x;
   t.x_stride = p.x_stride;

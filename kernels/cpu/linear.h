@@ -3,10 +3,11 @@
 // The unit of work is half a panel (32 output columns): threads get contiguous ranges of units, and
 // within a unit every row of x passes while the weights are in cache. An output element has one
 // chain of f32 additions in ascending k (integer formats: ascending groups, each an exact integer
-// dot product), beginning at zero and ending with the bias. Tiles of rows, blocks of k and the
-// split over threads only decide when a link of that chain is computed, never its operands, so the
-// bits of a row are the same for any number of rows and threads. Where k is cut into blocks the
-// chain is carried through `out`, as f32.
+// dot product; int8_channel is a single group), beginning at zero and ending with the bias. Tiles
+// of rows, blocks of k and the split over threads only decide when a link of that chain is
+// computed, never its operands, so the bits of a row are the same for any number of rows and
+// threads. Where k is cut into blocks the chain is carried through `out`, as f32 or as the integer
+// of an unfinished group.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ struct LinearTask {
   int64_t panel_bytes;
   int64_t panel_scales;  // f16 values
   int64_t rows, n, k;
-  int64_t groups;  // ceil(k / kGroup)
+  int64_t group_size;  // kGroup, or all of k (padded)
+  int64_t groups;
   const float* x;
   int64_t x_stride;
   float* out;
@@ -45,7 +47,7 @@ struct LinearTask {
 };
 
 struct LinearKernels {
-  int int8_code_bytes;  // of one activation code for int8_g32 weights
+  int int8_code_bytes;  // of one activation code for int8 weights
   int factor_rows;      // consecutive rows whose factors of a group lie side by side
   // Fills values etc. of rows [begin, end). Not called for f32 weights.
   void (*convert)(const LinearTask& t, int64_t begin, int64_t end);

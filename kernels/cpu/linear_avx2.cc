@@ -130,9 +130,33 @@ inline __attribute__((always_inline)) void add_group(const Tile& t, int64_t g,
   }
 }
 
+// A quad of k for all rows: dot += weight (unsigned) * x; x at 16-bit codes k0 k2 k1 k3.
+template <int R, int NV>
+inline __attribute__((always_inline)) void dot_quad(__m256i (&dot)[R][NV], const char* w,
+                                                    const char* x, int64_t x_stride) {
+  const __m256i low_bytes = _mm256_set1_epi16(255);
+  __m256i even[NV], odd[NV];
+#pragma GCC unroll 8
+  for (int v = 0; v < NV; ++v) {
+    const __m256i bytes = load_bytes(w + 32 * v);
+    even[v] = _mm256_and_si256(bytes, low_bytes);
+    odd[v] = _mm256_srli_epi16(bytes, 8);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const auto* codes = reinterpret_cast<const int32_t*>(x + r * x_stride);
+    const __m256i x_even = _mm256_set1_epi32(codes[0]), x_odd = _mm256_set1_epi32(codes[1]);
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) {
+      const __m256i sum =
+          _mm256_add_epi32(_mm256_madd_epi16(even[v], x_even), _mm256_madd_epi16(odd[v], x_odd));
+      dot[r][v] = _mm256_add_epi32(dot[r][v], sum);
+    }
+  }
+}
+
 template <int R, int NV>
 __attribute__((noinline)) void tile_int8(const Tile& t) {
-  const __m256i low_bytes = _mm256_set1_epi16(255);
   __m256 acc[R][NV];
   load_tile(t, acc);
   const char* w = t.w;
@@ -142,28 +166,35 @@ __attribute__((noinline)) void tile_int8(const Tile& t) {
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < NV; ++v) dot[r][v] = _mm256_set1_epi32(t.corrections[g * kIntRows + r]);
-    for (int quad = 0; quad < kGroup / 4; ++quad, w += kStepBytes) {
-      const char* x = t.x + (g * kGroup + quad * 4) * 2;
-      __m256i even[NV], odd[NV];
-#pragma GCC unroll 8
-      for (int v = 0; v < NV; ++v) {
-        const __m256i bytes = load_bytes(w + 32 * v);
-        even[v] = _mm256_and_si256(bytes, low_bytes);
-        odd[v] = _mm256_srli_epi16(bytes, 8);
-      }
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const auto* codes = reinterpret_cast<const int32_t*>(x + r * t.x_stride);
-        const __m256i x_even = _mm256_set1_epi32(codes[0]), x_odd = _mm256_set1_epi32(codes[1]);
-#pragma GCC unroll 8
-        for (int v = 0; v < NV; ++v) {
-          const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(even[v], x_even),
-                                               _mm256_madd_epi16(odd[v], x_odd));
-          dot[r][v] = _mm256_add_epi32(dot[r][v], sum);
-        }
-      }
-    }
+    for (int quad = 0; quad < kGroup / 4; ++quad, w += kStepBytes)
+      dot_quad<R, NV>(dot, w, t.x + (g * kGroup + quad * 4) * 2, t.x_stride);
     add_group<R, NV>(t, g, dot, acc);
+  }
+  store_tile(t, acc);
+}
+
+// One group of all k: the integer sums are carried from block to block of k as they are.
+template <int R, int NV>
+__attribute__((noinline)) void tile_int8_channel(const Tile& t) {
+  __m256 acc[R][NV];
+  __m256i dot[R][NV];
+  load_tile(t, acc);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v)
+      dot[r][v] = t.first ? _mm256_set1_epi32(t.corrections[r]) : _mm256_castps_si256(acc[r][v]);
+  for (int64_t quad = 0; quad < t.steps; ++quad)
+    dot_quad<R, NV>(dot, t.w + quad * kStepBytes, t.x + quad * 8, t.x_stride);
+#pragma GCC unroll 8
+  for (int v = 0; v < NV; ++v) {
+    const __m256 scale = load_f16(t.scales + kVector * v);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(t.x_scales[r]));
+      acc[r][v] = t.last ? _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][v]), both, _mm256_setzero_ps())
+                         : _mm256_castsi256_ps(dot[r][v]);
+    }
   }
   store_tile(t, acc);
 }
@@ -232,6 +263,9 @@ constexpr FormatTiles kF32Tiles = {{1, kStepBytes, 4, 6, false},
 constexpr FormatTiles kBf16Tiles = {
     {2, kStepBytes, 4, 4, false},
     {{tile_bf16<1, 4>, 4}, {tile_bf16<2, 2>, 2}, {tile_bf16<3, 2>, 2}, {tile_bf16<4, 2>, 2}}};
+constexpr FormatTiles kInt8ChannelTiles = {
+    {4, kStepBytes, 8, kIntRows, false},
+    {{tile_int8_channel<1, 4>, 4}, {tile_int8_channel<2, 2>, 2}}};
 constexpr FormatTiles kInt8Tiles = {{kGroup, kGroup / 4 * kStepBytes, kGroup * 2, kIntRows, true},
                                     {{tile_int8<1, 4>, 4}, {tile_int8<2, 2>, 2}}};
 constexpr FormatTiles kInt4Tiles = {{kGroup, kGroup / 8 * kStepBytes, kGroup, kIntRows, true},
@@ -241,6 +275,7 @@ const FormatTiles& tiles_of(WeightFormat format) {
   switch (format) {
     case WeightFormat::f32: return kF32Tiles;
     case WeightFormat::bf16: return kBf16Tiles;
+    case WeightFormat::int8_channel: return kInt8ChannelTiles;
     case WeightFormat::int8_g32: return kInt8Tiles;
     case WeightFormat::int4_g32: return kInt4Tiles;
   }
@@ -299,61 +334,98 @@ inline int32_t reduce_max(__m256i x) {
   return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
 }
 
-// The 32 codes of a group, ascending; |q| <= 127 except for a NaN, which becomes -128.
-__m256i quantise_group(const float* x, int64_t left, float* scale) {
-  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+struct Chunk {  // 32 elements of x
   __m256 values[4];
-  __m256i largest_bits = _mm256_setzero_si256();
-  for (int v = 0; v < 4; ++v) {
-    values[v] = load_elements(x, left, v);
-    largest_bits =
-        _mm256_max_epi32(largest_bits, _mm256_and_si256(_mm256_castps_si256(values[v]), magnitude));
-  }
+};
+inline Chunk load_chunk(const float* x, int64_t left) {
+  Chunk c;
+  for (int v = 0; v < 4; ++v) c.values[v] = load_elements(x, left, v);
+  return c;
+}
+
+inline __m256i larger_magnitude(__m256i bits, const Chunk& c) {
+  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+  for (int v = 0; v < 4; ++v)
+    bits = _mm256_max_epi32(bits, _mm256_and_si256(_mm256_castps_si256(c.values[v]), magnitude));
+  return bits;
+}
+
+struct Quantiser {
+  float scale;
+  __m256 inverse;
+};
+inline Quantiser quantiser(__m256i largest_bits) {
   const float largest =
       _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(reduce_max(largest_bits))));
-  *scale = largest / 127.0f;
-  const __m256 inverse = _mm256_set1_ps(largest >= kLeastMagnitude ? 127.0f / largest : 0.0f);
+  return {largest / 127.0f, _mm256_set1_ps(largest >= kLeastMagnitude ? 127.0f / largest : 0.0f)};
+}
+
+// The codes of a chunk, ascending; |q| <= 127 except for a NaN, which becomes -128.
+__m256i quantise(const Chunk& c, __m256 inverse) {
   __m256i q[4];
-  for (int v = 0; v < 4; ++v) q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(values[v], inverse));
+  for (int v = 0; v < 4; ++v) q[v] = _mm256_cvtps_epi32(_mm256_mul_ps(c.values[v], inverse));
   const __m256i bytes =
       _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
   // Packing interleaves the two 128-bit halves in runs of four codes.
   return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-void convert_group(const LinearTask& t, int64_t row, int64_t g) {
-  float scale;
-  const __m256i codes =
-      quantise_group(t.x + row * t.x_stride + g * kGroup, t.k - g * kGroup, &scale);
+// Stores the codes of chunk `i` as the tiles want them and returns their sum.
+int32_t store_codes(const LinearTask& t, int64_t row, int64_t i, __m256i codes) {
   const __m256i low = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(codes));
   const __m256i high = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(codes, 1));
   char* values = t.values + row * t.value_stride;
   if (t.format == WeightFormat::int4_g32) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(values + g * kGroup), codes);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(values + i * kGroup), codes);
   } else {
     const __m256i even_first = _mm256_setr_epi8(  // k0 k2 k1 k3 of every quad of 16-bit codes
         0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15,  //
         0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
-    auto* out = reinterpret_cast<__m256i*>(values + g * kGroup * 2);
+    auto* out = reinterpret_cast<__m256i*>(values + i * kGroup * 2);
     _mm256_storeu_si256(out, _mm256_shuffle_epi8(low, even_first));
     _mm256_storeu_si256(out + 1, _mm256_shuffle_epi8(high, even_first));
   }
   const __m256i pairs = _mm256_madd_epi16(_mm256_add_epi16(low, high), _mm256_set1_epi16(1));
   __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
   sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0x4e));
-  const int32_t sum = _mm_cvtsi128_si32(_mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0xb1)));
+  return _mm_cvtsi128_si32(_mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0xb1)));
+}
+
+void store_factors(const LinearTask& t, int64_t row, int64_t g, float scale, int32_t sum) {
   const int64_t at = factor_index(t, kIntRows, row, g);
   t.value_scales[at] = scale;
   t.corrections[at] = -t.code_zero * sum;
   t.minimum_factors[at] = scale * static_cast<float>(sum);
 }
 
+void convert_groups(const LinearTask& t, int64_t row) {
+  for (int64_t g = 0; g < t.groups; ++g) {
+    const Chunk chunk = load_chunk(t.x + row * t.x_stride + g * kGroup, t.k - g * kGroup);
+    const Quantiser q = quantiser(larger_magnitude(_mm256_setzero_si256(), chunk));
+    store_factors(t, row, g, q.scale, store_codes(t, row, g, quantise(chunk, q.inverse)));
+  }
+}
+
+void convert_whole_row(const LinearTask& t, int64_t row) {
+  const float* x = t.x + row * t.x_stride;
+  __m256i largest = _mm256_setzero_si256();
+  for (int64_t k = 0; k < t.k; k += kGroup)
+    largest = larger_magnitude(largest, load_chunk(x + k, t.k - k));
+  const Quantiser q = quantiser(largest);
+  int32_t sum = 0;
+  for (int64_t k = 0; k < t.k; k += kGroup)
+    sum += store_codes(t, row, k / kGroup, quantise(load_chunk(x + k, t.k - k), q.inverse));
+  store_factors(t, row, 0, q.scale, sum);
+}
+
 void convert(const LinearTask& t, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     if (t.format == WeightFormat::bf16)
       convert_bf16(t, row);
+    else if (t.format == WeightFormat::int8_channel)
+      convert_whole_row(t, row);
     else
-      for (int64_t g = 0; g < t.groups; ++g) convert_group(t, row, g);
+      convert_groups(t, row);
   }
 }
 

@@ -4,6 +4,7 @@
 // because the compiler otherwise keeps the accumulators on the stack.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
@@ -13,8 +14,8 @@
 namespace millrace::cpu {
 namespace {
 
-constexpr int kFloatRows = 6;  // 6 x 4 accumulators, 4 weights and a broadcast fit 32 registers
-constexpr int kIntRows = 3;    // an integer and a float accumulator each
+constexpr int kRows = 6;     // 6 x 4 accumulators, 4 weights and a broadcast fit 32 registers
+constexpr int kIntRows = 3;  // with groups: an integer and a float accumulator each
 
 // Tiles this low read weights from memory as fast as it gives them. Their loops over k stay rolled:
 // the hardware prefetcher follows one load with a short stride better than many with a long one.
@@ -162,6 +163,15 @@ struct Streams {
   }
 };
 
+// The compiler would otherwise keep two copies of each, one of them on the stack.
+template <int R, int NV>
+inline __attribute__((always_inline)) void keep_in_registers(__m512i (&dot)[R][NV]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) __asm__("" : "+v"(dot[r][v]));
+}
+
 // Four more k of a group for all rows: dot += weight (unsigned) * x (signed).
 template <int R, int NV>
 inline __attribute__((always_inline)) void dot_quad(__m512i (&dot)[R][NV],
@@ -299,21 +309,95 @@ __attribute__((noinline)) void tile_int4(const Tile& t) {
   store_tile(t, acc);
 }
 
+template <int R, int NV>
+inline __attribute__((always_inline)) void load_unfinished(const Tile& t, __m512i (&dot)[R][NV]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v)
+      dot[r][v] =
+          _mm512_maskz_loadu_epi32(column_mask(t.columns, v), t.out + r * t.out_stride + 16 * v);
+}
+
+template <int R, int NV>
+inline __attribute__((always_inline)) void store_unfinished(const Tile& t,
+                                                            const __m512i (&dot)[R][NV]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < NV; ++v)
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+      _mm512_mask_storeu_epi32(t.out + r * t.out_stride + 16 * v, column_mask(t.columns, v),
+                               dot[r][v]);
+}
+
+template <int R, int NV>
+inline __attribute__((always_inline)) void store_scaled(const Tile& t,
+                                                        const __m512i (&dot)[R][NV]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < NV; ++v) {
+    const __mmask16 mask = column_mask(t.columns, v);
+    const __m512 scale = load_f16(t.scales + 16 * v);
+    const __m512 bias = t.bias ? _mm512_maskz_loadu_ps(mask, t.bias + 16 * v) : _mm512_setzero_ps();
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(t.x_scales[r]));
+      const __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), both, _mm512_setzero_ps());
+      _mm512_mask_storeu_ps(t.out + r * t.out_stride + 16 * v, mask,
+                            t.bias ? _mm512_add_ps(sum, bias) : sum);
+    }
+  }
+}
+
+// One group of all k: the integer sums are carried from block to block of k as they are.
+template <int R, int NV>
+__attribute__((noinline)) void tile_int8_channel(const Tile& t) {
+  __m512i dot[R][NV];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) dot[r][v] = _mm512_set1_epi32(t.corrections[r]);
+  if (!t.first) load_unfinished(t, dot);
+  const char* w = t.w;
+  const char* x[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) x[r] = t.x + r * t.x_stride;
+  Ahead ahead(t);
+  for (int64_t quad = 0; quad < t.steps; ++quad, w += kStepBytes) {
+    if constexpr (R > kStreamingRows)
+      ahead.fetch(0);
+    else
+      stream_ahead(w);
+    ahead.advance(kStepBytes);
+    __m512i weight[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) weight[v] = load_weights(w + 64 * v);
+    dot_quad<R, NV>(dot, weight, x, quad * 4);
+    keep_in_registers(dot);
+  }
+  t.last ? store_scaled(t, dot) : store_unfinished(t, dot);
+}
+
 struct FormatTiles {
   TileSteps steps;
-  TileFunction tiles[2][kFloatRows];  // [half panel, full panel][rows - 1]
+  TileFunction tiles[2][kRows];  // [half panel, full panel][rows - 1]
 };
 
-constexpr FormatTiles kF32Tiles = {{1, kStepBytes, 4, kFloatRows, false},
+constexpr FormatTiles kF32Tiles = {{1, kStepBytes, 4, kRows, false},
                                    {{tile_f32<1, 2>, tile_f32<2, 2>, tile_f32<3, 2>, tile_f32<4, 2>,
                                      tile_f32<5, 2>, tile_f32<6, 2>},
                                     {tile_f32<1, 4>, tile_f32<2, 4>, tile_f32<3, 4>, tile_f32<4, 4>,
                                      tile_f32<5, 4>, tile_f32<6, 4>}}};
-constexpr FormatTiles kBf16Tiles = {{2, kStepBytes, 4, kFloatRows, false},
+constexpr FormatTiles kBf16Tiles = {{2, kStepBytes, 4, kRows, false},
                                     {{tile_bf16<1, 2>, tile_bf16<2, 2>, tile_bf16<3, 2>,
                                       tile_bf16<4, 2>, tile_bf16<5, 2>, tile_bf16<6, 2>},
                                      {tile_bf16<1, 4>, tile_bf16<2, 4>, tile_bf16<3, 4>,
                                       tile_bf16<4, 4>, tile_bf16<5, 4>, tile_bf16<6, 4>}}};
+constexpr FormatTiles kInt8ChannelTiles = {
+    {4, kStepBytes, 4, kRows, false},
+    {{tile_int8_channel<1, 2>, tile_int8_channel<2, 2>, tile_int8_channel<3, 2>,
+      tile_int8_channel<4, 2>, tile_int8_channel<5, 2>, tile_int8_channel<6, 2>},
+     {tile_int8_channel<1, 4>, tile_int8_channel<2, 4>, tile_int8_channel<3, 4>,
+      tile_int8_channel<4, 4>, tile_int8_channel<5, 4>, tile_int8_channel<6, 4>}}};
 constexpr FormatTiles kInt8Tiles = {
     {kGroup, kGroup / 4 * kStepBytes, kGroup, kIntRows, true},
     {{tile_int8<1, 2, false>, tile_int8<2, 2, false>, tile_int8<3, 2, false>},
@@ -335,6 +419,7 @@ const FormatTiles& tiles_of(const LinearTask& t) {
   switch (t.format) {
     case WeightFormat::f32: return kF32Tiles;
     case WeightFormat::bf16: return kBf16Tiles;
+    case WeightFormat::int8_channel: return kInt8ChannelTiles;
     case WeightFormat::int8_g32: return t.minima ? kInt8MinimaTiles : kInt8Tiles;
     case WeightFormat::int4_g32: return t.minima ? kInt4MinimaTiles : kInt4Tiles;
   }
@@ -365,38 +450,73 @@ void convert_bf16(const LinearTask& t, int64_t row) {
   }
 }
 
-void convert_group(const LinearTask& t, int64_t row, int64_t g) {
-  const float* x = t.x + row * t.x_stride + g * kGroup;
-  const int64_t left = t.k - g * kGroup;
-  const __m512 low = _mm512_maskz_loadu_ps(element_mask(left), x);
-  const __m512 high = _mm512_maskz_loadu_ps(element_mask(left - 16), x + 16);
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  const int32_t largest_bits = _mm512_reduce_max_epi32(
-      _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(low), magnitude),
-                       _mm512_and_si512(_mm512_castps_si512(high), magnitude)));
-  const float largest = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(largest_bits)));
-  const float scale = largest / 127.0f;
-  const __m512 inverse = _mm512_set1_ps(largest >= kLeastMagnitude ? 127.0f / largest : 0.0f);
-  // A NaN converts to the least integer and saturates to -128.
-  const __m512i q_low = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
-  const __m512i q_high = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-  const __m128i codes_low = _mm512_cvtsepi32_epi8(q_low);
-  const __m128i codes_high = _mm512_cvtsepi32_epi8(q_high);
-  char* out = t.values + row * t.value_stride + g * kGroup;
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), codes_low);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), codes_high);
-  const int32_t sum = _mm512_reduce_add_epi32(
-      _mm512_add_epi32(_mm512_cvtepi8_epi32(codes_low), _mm512_cvtepi8_epi32(codes_high)));
+// Sixteen of the `left` elements at x; zeros beyond.
+inline __m512 load_elements(const float* x, int64_t left) {
+  return _mm512_maskz_loadu_ps(element_mask(left), x);
+}
+
+inline __m512i magnitude_bits(__m512 x) {
+  return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+}
+
+// Sixteen codes. A NaN converts to the least integer and saturates to -128.
+inline __m128i quantise(__m512 x, __m512 inverse) {
+  return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x, inverse)));
+}
+
+struct Quantiser {
+  float scale;
+  __m512 inverse;
+};
+inline Quantiser quantiser(__m512i largest_bits) {
+  const int32_t bits = _mm512_reduce_max_epi32(largest_bits);
+  const float largest = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
+  return {largest / 127.0f, _mm512_set1_ps(largest >= kLeastMagnitude ? 127.0f / largest : 0.0f)};
+}
+
+inline void store_factors(const LinearTask& t, int64_t row, int64_t g, float scale, int32_t sum) {
   const int64_t at = factor_index(t, kIntRows, row, g);
   t.value_scales[at] = scale;
   t.corrections[at] = -t.code_zero * sum;
   t.minimum_factors[at] = scale * static_cast<float>(sum);
 }
 
+void convert_group(const LinearTask& t, int64_t row, int64_t g) {
+  const float* x = t.x + row * t.x_stride + g * kGroup;
+  const int64_t left = t.k - g * kGroup;
+  const __m512 low = load_elements(x, left), high = load_elements(x + 16, left - 16);
+  const Quantiser q = quantiser(_mm512_max_epi32(magnitude_bits(low), magnitude_bits(high)));
+  const __m128i codes_low = quantise(low, q.inverse), codes_high = quantise(high, q.inverse);
+  char* out = t.values + row * t.value_stride + g * kGroup;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), codes_low);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), codes_high);
+  store_factors(t, row, g, q.scale,
+                _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_cvtepi8_epi32(codes_low),
+                                                         _mm512_cvtepi8_epi32(codes_high))));
+}
+
+void convert_whole_row(const LinearTask& t, int64_t row) {
+  const float* x = t.x + row * t.x_stride;
+  __m512i largest = _mm512_setzero_si512();
+  for (int64_t k = 0; k < t.k; k += 16)
+    largest = _mm512_max_epi32(largest, magnitude_bits(load_elements(x + k, t.k - k)));
+  const Quantiser q = quantiser(largest);
+  __m512i sum = _mm512_setzero_si512();
+  char* out = t.values + row * t.value_stride;
+  for (int64_t k = 0; k < t.k; k += 16) {
+    const __m128i codes = quantise(load_elements(x + k, t.k - k), q.inverse);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + k), codes);
+    sum = _mm512_add_epi32(sum, _mm512_cvtepi8_epi32(codes));
+  }
+  store_factors(t, row, 0, q.scale, _mm512_reduce_add_epi32(sum));
+}
+
 void convert(const LinearTask& t, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     if (t.format == WeightFormat::bf16)
       convert_bf16(t, row);
+    else if (t.format == WeightFormat::int8_channel)
+      convert_whole_row(t, row);
     else
       for (int64_t g = 0; g < t.groups; ++g) convert_group(t, row, g);
   }

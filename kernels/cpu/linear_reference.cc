@@ -16,17 +16,17 @@ void convert_bf16(const LinearTask& t, int64_t row) {
 }
 
 void convert_group(const LinearTask& t, int64_t row, int64_t g) {
-  const float* x = t.x + row * t.x_stride + g * kGroup;
-  const int64_t count = std::min(kGroup, t.k - g * kGroup);
+  const float* x = t.x + row * t.x_stride + g * t.group_size;
+  const int64_t count = std::min(t.group_size, t.k - g * t.group_size);
   uint32_t largest_bits = 0;  // as bits, so that a NaN is the largest
   for (int64_t i = 0; i < count; ++i)
     largest_bits = std::max(largest_bits, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
   const float largest = std::bit_cast<float>(largest_bits);
   const float scale = largest / 127.0f;
   const float inverse = largest >= kLeastMagnitude ? 127.0f / largest : 0.0f;
-  auto* codes = reinterpret_cast<int8_t*>(t.values + row * t.value_stride) + g * kGroup;
+  auto* codes = reinterpret_cast<int8_t*>(t.values + row * t.value_stride) + g * t.group_size;
   int32_t sum = 0;
-  for (int64_t i = 0; i < kGroup; ++i) {
+  for (int64_t i = 0; i < t.group_size; ++i) {
     const float q = i < count ? std::nearbyint(x[i] * inverse) : 0.0f;
     codes[i] = std::isnan(q) ? int8_t{-128} : static_cast<int8_t>(q);
     sum += codes[i];
@@ -60,12 +60,12 @@ float dot_float(const LinearTask& t, const uint8_t* panel, int64_t row, int64_t 
   return sum;
 }
 
-// Of the stored codes. Exact: at most 32 * 255 * 128 in magnitude.
+// Of the stored codes. Exact: at most 255 * 128 in magnitude for each k.
 int32_t dot_group(const LinearTask& t, const uint8_t* panel, const int8_t* codes, int64_t g,
                   int64_t c) {
   int32_t dot = 0;
-  for (int64_t k = g * kGroup; k < (g + 1) * kGroup; ++k) {
-    if (t.format == WeightFormat::int8_g32) {
+  for (int64_t k = g * t.group_size; k < (g + 1) * t.group_size; ++k) {
+    if (t.format != WeightFormat::int4_g32) {
       dot += codes[k] * panel[(k / 4 * kPanel + c) * 4 + k % 4];
     } else {
       const int byte = panel[(k / 8 * kPanel + c) * 4 + k % 4];
@@ -90,7 +90,7 @@ float dot_integer(const LinearTask& t, int64_t panel_idx, int64_t row, int64_t c
 }
 
 void multiply(const LinearTask& t, int64_t begin, int64_t end) {
-  const bool integer = t.format == WeightFormat::int8_g32 || t.format == WeightFormat::int4_g32;
+  const bool integer = is_integer(t.format);
   for (int64_t column = begin * kUnit; column < std::min(end * kUnit, t.n); ++column) {
     const int64_t panel = column / kPanel, c = column % kPanel;
     for (int64_t row = 0; row < t.rows; ++row) {

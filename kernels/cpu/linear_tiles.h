@@ -16,15 +16,16 @@ struct Tile {
   const uint16_t* minima;  // or null
   const char* x;           // [R] rows at the first k step
   int64_t x_stride;        // bytes
-  const float* x_scales;   // at the first group: [groups][max_rows], as the next two
+  const float* x_scales;   // at the first group: [groups][factor_rows], as the next two
   const int32_t* corrections;
   const float* minimum_factors;
-  int64_t steps;  // k elements (f32), pairs (bf16) or groups
+  int64_t steps;  // k elements (f32), pairs (bf16), quads (int8_channel) or groups
   float* out;
   int64_t out_stride;
   const float* bias;  // at the first column; null unless this is the last block of k
   int64_t columns;    // valid ones from the first column on
   bool first;         // first block of k: the chains begin at zero
+  bool last;          // last block of k
   // What to fetch ahead: each step over kStepBytes at `w` also touches w + ahead[0] and
   // w + ahead[1]. Any address is allowed.
   int64_t ahead[2];
@@ -36,8 +37,8 @@ struct TileSteps {
   int64_t k_per_step;
   int64_t weight_step;  // bytes of a panel
   int64_t x_step;       // bytes
-  int max_rows;         // integer: the level's factor_rows
-  bool integer;
+  int max_rows;         // grouped: the level's factor_rows
+  bool grouped;
 };
 
 constexpr int64_t kStepBytes = kPanel * 4;  // of a panel: an element, pair, quad or oct of k
@@ -49,13 +50,14 @@ inline Tile first_tile(const LinearTask& t, const TileSteps& s, int64_t column, 
   Tile tile{};
   tile.w = reinterpret_cast<const char*>(t.panels) + panel * t.panel_bytes + step * s.weight_step +
            c * 4;
-  if (s.integer) {
-    const int64_t at = panel * t.panel_scales + step * kPanel + c;
+  if (t.scales) {
+    const int64_t group = s.grouped ? step : 0;
+    const int64_t at = panel * t.panel_scales + group * kPanel + c;
     tile.scales = t.scales + at;
     tile.minima = t.minima ? t.minima + at : nullptr;
-    tile.x_scales = t.value_scales + step * s.max_rows;
-    tile.corrections = t.corrections + step * s.max_rows;
-    tile.minimum_factors = t.minimum_factors + step * s.max_rows;
+    tile.x_scales = t.value_scales + group * s.max_rows;
+    tile.corrections = t.corrections + group * s.max_rows;
+    tile.minimum_factors = t.minimum_factors + group * s.max_rows;
   }
   tile.x = t.values + step * s.x_step;
   tile.x_stride = t.value_stride;
@@ -81,16 +83,16 @@ inline int64_t factor_index(const LinearTask& t, int64_t factor_rows, int64_t ro
   return (row / factor_rows * t.groups + g) * factor_rows + row % factor_rows;
 }
 
-// Calls run(height, tile) for all rows: integer formats in tiles of max_rows and a rest, the others
-// in tiles of nearly equal height. The next weights lie `ahead` bytes after the tile's; 0: there
-// are none.
+// Calls run(height, tile) for all rows: formats with groups in tiles of max_rows and a rest, the
+// others in tiles of nearly equal height. The next weights lie `ahead` bytes after the tile's; 0:
+// there are none.
 template <class Run>
 inline void pass_rows(const LinearTask& t, const TileSteps& s, Tile tile, int64_t ahead,
                       const Run& run) {
   const int64_t tiles = (t.rows + s.max_rows - 1) / s.max_rows;
   for (int64_t i = 0, row = 0; i < tiles; ++i) {
     const int64_t left = t.rows - row;
-    const int64_t height = !s.integer          ? t.rows * (i + 1) / tiles - row
+    const int64_t height = !s.grouped          ? t.rows * (i + 1) / tiles - row
                            : left < s.max_rows ? left
                                                : s.max_rows;
     fetch_ahead(tile, tiles, i, ahead);
@@ -98,7 +100,7 @@ inline void pass_rows(const LinearTask& t, const TileSteps& s, Tile tile, int64_
     row += height;
     tile.x += height * tile.x_stride;
     tile.out += height * tile.out_stride;
-    if (s.integer) {
+    if (t.scales) {
       tile.x_scales += height * t.groups;
       tile.corrections += height * t.groups;
       tile.minimum_factors += height * t.groups;
@@ -117,9 +119,10 @@ inline void pass_blocks(const LinearTask& t, const TileSteps& s, int64_t column,
   for (int64_t step = 0; step < steps; step += block) {
     Tile tile = first_tile(t, s, column, step);
     tile.steps = steps - step < block ? steps - step : block;
-    tile.bias = t.bias && step + tile.steps == steps ? t.bias + column : nullptr;
+    tile.last = step + tile.steps == steps;
+    tile.bias = t.bias && tile.last ? t.bias + column : nullptr;
     // Blocks of k, and the panels after them, follow each other in memory.
-    const bool more = t.rows > s.max_rows && !(last && step + tile.steps == steps);
+    const bool more = t.rows > s.max_rows && !(last && tile.last);
     pass_rows(t, s, tile, more ? tile.steps * s.weight_step : 0, run);
   }
 }

@@ -25,7 +25,7 @@ constexpr size_t kArenaBytes = size_t{256} << 20;
 
 struct KernelBenchOptions {
   std::string model;
-  std::vector<std::string> formats = {"bf16", "int8", "int4", "int4m"};
+  std::vector<std::string> formats = {"bf16", "w8a8", "int8", "int4", "int4m"};
   std::vector<int64_t> rows = {1, 4, 8, 32, 64, 512};
   std::string cpu_level;
   std::string only;
@@ -108,6 +108,7 @@ int64_t weight_bytes(const LinearWeight& w) {
 WeightFormat format_of(const std::string& layout) {
   return layout == "f32"    ? WeightFormat::f32
          : layout == "bf16" ? WeightFormat::bf16
+         : layout == "w8a8" ? WeightFormat::int8_channel
          : layout == "int8" ? WeightFormat::int8_g32
                             : WeightFormat::int4_g32;
 }
@@ -381,9 +382,12 @@ void add_bench_kernels(CLI::App& bench, CommandResult& result) {
   auto o = std::make_shared<KernelBenchOptions>();
   CLI::Option* model = kernels->add_option("MODEL", o->model,
                                            "A GGUF file or a folder with safetensors: its shapes");
-  kernels->add_option("--formats", o->formats, "Weight layouts; int4m is int4 with minima")
+  kernels
+      ->add_option("--formats", o->formats,
+                   "Weight layouts: w8a8 has a scale for each channel, int8 and int4 for each "
+                   "32 inputs, int4m minima besides")
       ->delimiter(',')
-      ->check(CLI::IsMember({"f32", "bf16", "int8", "int4", "int4m"}))
+      ->check(CLI::IsMember({"f32", "bf16", "w8a8", "int8", "int4", "int4m"}))
       ->capture_default_str();
   kernels->add_option("--rows", o->rows, "Rows (tokens) of a step")
       ->delimiter(',')

@@ -32,7 +32,15 @@ int64_t available_memory() {
   return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
 }
 
-StatusOr<WeightType> weight_type(const std::string& dtype) {
+StatusOr<WeightType> weight_type(const std::string& dtype, const std::string& quantization) {
+  if (quantization != "none" && dtype != "auto")
+    return absl::InvalidArgumentError("--quantization " + quantization + " and --dtype " + dtype +
+                                      " exclude each other");
+  if (quantization == "w8a8") return WeightType::w8a8;
+  if (quantization == "int4") return WeightType::int4;
+  if (quantization != "none")
+    return absl::InvalidArgumentError("--quantization is '" + quantization +
+                                      "', it must be none, w8a8 or int4");
   if (dtype == "auto") return WeightType::automatic;
   if (dtype == "float32") return WeightType::float32;
   if (dtype == "bfloat16") return WeightType::bfloat16;
@@ -88,7 +96,7 @@ struct Resolved {
 StatusOr<Resolved> resolve(const LocalModelOptions& o, const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   Resolved r;
-  MR_ASSIGN_OR_RETURN(r.weights, weight_type(o.dtype));
+  MR_ASSIGN_OR_RETURN(r.weights, weight_type(o.dtype, o.quantization));
   MR_ASSIGN_OR_RETURN(r.max_model_len, model_length(o, config));
   MR_ASSIGN_OR_RETURN(r.executor.level, cpu_level(o.cpu_level));
   MR_ASSIGN_OR_RETURN(r.executor.kv.dtype, kv_dtype(o.kv_cache_dtype));
@@ -149,8 +157,8 @@ std::string fingerprint(const LocalModelOptions& o, const Checkpoint& checkpoint
   struct stat info = {};
   stat(checkpoint.path().c_str(), &info);
   const std::string all = checkpoint.path() + '/' + std::to_string(info.st_size) + '/' +
-                          std::to_string(info.st_mtime) + '/' + o.dtype + '/' + o.kv_cache_dtype +
-                          '/' + cpu_level_name(level);
+                          std::to_string(info.st_mtime) + '/' + o.dtype + '/' + o.quantization +
+                          '/' + o.kv_cache_dtype + '/' + cpu_level_name(level);
   char text[32];
   std::snprintf(text, sizeof(text), "fp_%012zx", std::hash<std::string>{}(all)&0xffffffffffff);
   return text;
@@ -184,6 +192,10 @@ void add_local_model_options(CLI::App& app, LocalModelOptions& o) {
   app.add_option("--dtype", o.dtype,
                  "Weights: auto keeps the precision class of the file; float32 is the reference.")
       ->check(CLI::IsMember({"auto", "bfloat16", "float32"}));
+  app.add_option("--quantization", o.quantization,
+                 "Quantise the decoder layers while loading: w8a8 (int8 weights per channel, int8 "
+                 "activations per token) or int4 (groups of 32).")
+      ->check(CLI::IsMember({"none", "w8a8", "int4"}));
   app.add_option("--kv-cache-dtype", o.kv_cache_dtype, "Keys and values; auto is bfloat16.")
       ->check(CLI::IsMember({"auto", "bfloat16", "float32"}));
   app.add_option("--cpu-level", o.cpu_level, "Kernels to use; empty takes the best this CPU has.")

@@ -31,6 +31,7 @@ struct LocalModelOptions {
   bool enable_prefix_caching = true;
   int64_t kv_cache_memory_bytes = 0;    // 0: chosen from the free memory
   std::string dtype = "auto";           // auto, float32, bfloat16
+  std::string quantization = "none";    // none, w8a8, int4
   std::string kv_cache_dtype = "auto";  // auto (bfloat16), bfloat16, float32
   std::string cpu_level;                // empty: the best that this CPU has
   int threads = 0;                      // 0: the CPUs that this process may use

@@ -36,7 +36,7 @@ class LinearTest : public testing::TestWithParam<Case> {
   void SetUp() override { SKIP_WITHOUT_LEVEL(GetParam().level); }
   static bool integer() { return is_integer(GetParam().format); }
   static std::vector<int64_t> inner_sizes() {
-    if (integer()) return {32, 64, 96, 288};
+    if (integer() && GetParam().format != TestFormat::int8_channel) return {32, 64, 96, 288};
     return {1, 2, 3, 31, 32, 33, 65, 130};
   }
 };
@@ -50,11 +50,12 @@ std::vector<double> converted(TestFormat format, const float* x, int64_t k) {
   if (format == TestFormat::bf16)
     for (double& v : out) v = to_float(to_bf16(static_cast<float>(v)));
   if (!is_integer(format)) return out;
-  for (int64_t g = 0; g < k; g += kGroup) {
+  const int64_t group = format == TestFormat::int8_channel ? k : kGroup;
+  for (int64_t g = 0; g < k; g += group) {
     double largest = 0;
-    for (int64_t i = g; i < g + kGroup; ++i) largest = std::max(largest, std::fabs(out[i]));
+    for (int64_t i = g; i < g + group; ++i) largest = std::max(largest, std::fabs(out[i]));
     const double scale = largest / 127;
-    for (int64_t i = g; i < g + kGroup; ++i)
+    for (int64_t i = g; i < g + group; ++i)
       out[i] = scale == 0 ? 0 : std::nearbyint(out[i] / scale) * scale;
   }
   return out;
@@ -124,6 +125,7 @@ int64_t long_k(TestFormat format) {
   switch (format) {
     case TestFormat::f32: return 3 * 1024 + 7;
     case TestFormat::bf16: return 5 * 1024 + 3;
+    case TestFormat::int8_channel: return 9 * 1024 + 5;
     case TestFormat::int8:
     case TestFormat::int8_minima: return 8 * 1024 + 32;
     case TestFormat::int4:
@@ -173,8 +175,8 @@ TEST_P(IntegerLinearTest, ExtremeCodesDoNotSaturate) {
   constexpr int64_t kK = 64;
   const bool int4 =
       GetParam().format == TestFormat::int4 || GetParam().format == TestFormat::int4_minima;
-  const bool minima = GetParam().format == TestFormat::int8_minima ||
-                      GetParam().format == TestFormat::int4_minima;
+  const bool minima =
+      GetParam().format == TestFormat::int8_minima || GetParam().format == TestFormat::int4_minima;
   for (const int code : {-128, 127}) {
     const PackedWeight w(int4 ? WeightFormat::int4_g32 : WeightFormat::int8_g32, 64, kK, minima);
     const std::vector<float> scales(128, 1.0f), zeros(128, 0.0f);

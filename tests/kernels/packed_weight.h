@@ -11,15 +11,15 @@
 
 namespace millrace {
 
-enum class TestFormat { f32, bf16, int8, int8_minima, int4, int4_minima };
-inline constexpr TestFormat kTestFormats[] = {TestFormat::f32,  TestFormat::bf16,
-                                              TestFormat::int8, TestFormat::int8_minima,
-                                              TestFormat::int4, TestFormat::int4_minima};
+enum class TestFormat { f32, bf16, int8_channel, int8, int8_minima, int4, int4_minima };
+inline constexpr TestFormat kTestFormats[] = {
+    TestFormat::f32,         TestFormat::bf16, TestFormat::int8_channel, TestFormat::int8,
+    TestFormat::int8_minima, TestFormat::int4, TestFormat::int4_minima};
 std::string test_format_name(TestFormat format);
 
 class PackedWeight {
  public:
-  // Random weights: floats for f32 and bf16, random codes and scales for the integer formats.
+  // Random weights: floats, or random codes and scales for the formats with groups.
   static PackedWeight random(TestFormat format, int64_t n, int64_t k, uint32_t seed,
                              bool bias = false);
   // Room for a weight, filled with 0xff.

@@ -11,6 +11,7 @@ WeightFormat weight_format(TestFormat format) {
   switch (format) {
     case TestFormat::f32: return WeightFormat::f32;
     case TestFormat::bf16: return WeightFormat::bf16;
+    case TestFormat::int8_channel: return WeightFormat::int8_channel;
     case TestFormat::int8:
     case TestFormat::int8_minima: return WeightFormat::int8_g32;
     case TestFormat::int4:
@@ -25,6 +26,7 @@ std::string test_format_name(TestFormat format) {
   switch (format) {
     case TestFormat::f32: return "f32";
     case TestFormat::bf16: return "bf16";
+    case TestFormat::int8_channel: return "int8_channel";
     case TestFormat::int8: return "int8";
     case TestFormat::int8_minima: return "int8_minima";
     case TestFormat::int4: return "int4";
@@ -71,7 +73,7 @@ PackedWeight PackedWeight::random(TestFormat format, int64_t n, int64_t k, uint3
   for (int64_t p = 0; p < w.view_.num_panels(); ++p) {
     const int64_t rows = std::min(kPanel, n - p * kPanel);
     const auto part_seed = static_cast<uint32_t>(generator());
-    if (format == TestFormat::f32 || format == TestFormat::bf16) {
+    if (!has_groups(weight_format(format))) {
       pack_panel(w.view_, p, random_floats(static_cast<size_t>(rows * k), part_seed).data(), rows);
       continue;
     }
