@@ -10,6 +10,7 @@
 #include "server/app/commands.h"
 #include "server/app/progress_bar.h"
 #include "server/bench/load_client.h"
+#include "server/bench/load_report.h"
 #include "server/bench/load_run.h"
 #include "server/bench/load_summary.h"
 #include "server/bench/workload.h"
@@ -24,6 +25,8 @@ struct ServeBenchOptions {
   std::string api_key;
   std::string label;
   std::string save_result;
+  std::string html;
+  std::vector<std::string> compare;
   std::vector<std::string> goodput;
   bench::WorkloadOptions workload;
   bench::RunOptions run;
@@ -97,10 +100,24 @@ StatusOr<bench::RunResult> run_workload(const ServeBenchOptions& o, const bench:
   return bench::run_load(target, workload.requests, options);
 }
 
+// Several results that were saved, without a run.
+StatusOr<int> compare_results(const ServeBenchOptions& o) {
+  std::vector<bench::SavedResult> results;
+  for (const std::string& path : o.compare) {
+    MR_ASSIGN_OR_RETURN(bench::SavedResult result, bench::read_result(path));
+    results.push_back(std::move(result));
+  }
+  std::fputs(bench::comparison_text(results).c_str(), stdout);
+  if (!o.html.empty()) MR_RETURN_IF_ERROR(write_file(o.html, bench::report_html(results)));
+  return 0;
+}
+
 // The exit code: 0 only if every request was answered in full.
 StatusOr<int> run_serve_bench(ServeBenchOptions o) {
   MR_ASSIGN_OR_RETURN(o.summary.goodput, bench::parse_goodput(o.goodput));
   MR_RETURN_IF_ERROR(check_writable("--save-result", o.save_result));
+  MR_RETURN_IF_ERROR(check_writable("--html", o.html));
+  if (!o.compare.empty()) return compare_results(o);
   MR_ASSIGN_OR_RETURN(const bench::Target target, bench::resolve_target(o.base_url, o.api_key));
   if (o.workload.model.empty()) {
     MR_ASSIGN_OR_RETURN(o.workload.model, first_model(target));
@@ -116,8 +133,12 @@ StatusOr<int> run_serve_bench(ServeBenchOptions o) {
   const bench::Summary summary = bench::summarise(run, o.summary);
   const bench::RunLabel label{o.label, target.url, o.workload.model, describe(o, count)};
   std::fputs(bench::summary_text(label, summary, o.summary).c_str(), stdout);
-  const Json json = bench::summary_json(label, summary, o.summary, run);
+  Json json = bench::summary_json(label, summary, o.summary, run);
   if (!o.save_result.empty()) MR_RETURN_IF_ERROR(write_file(o.save_result, json.dump(1) + "\n"));
+  if (!o.html.empty()) {
+    const std::string name = o.label.empty() ? o.workload.model : o.label;
+    MR_RETURN_IF_ERROR(write_file(o.html, bench::report_html({{name, std::move(json)}})));
+  }
   if (summary.interrupted) return 130;
   return summary.clean() ? 0 : 1;
 }
@@ -196,6 +217,11 @@ void add_report_options(CLI::App& app, ServeBenchOptions& o) {
       ->capture_default_str();
   app.add_option("--label", o.label, "A name for this run in the results");
   app.add_option("--save-result", o.save_result, "File to write the result to, as JSON");
+  app.add_option("--html", o.html, "File to write a page with plots to, complete in itself");
+  app.add_option("--compare", o.compare,
+                 "Send nothing; print these saved results side by side, with ratios to the first, "
+                 "and plot them with --html")
+      ->expected(1, 64);
 }
 
 }  // namespace

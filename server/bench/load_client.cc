@@ -179,8 +179,8 @@ void LoadClient::on_bytes(size_t n, bool end_of_input) {
     if (error == http::error::need_more) error = {};
   }
   if (end_of_input && !error && !parser.http.is_done()) {
-    parser.http.put_eof(error);
-    if (error == http::error::partial_message || error == http::error::end_of_stream)
+    if (parser.http.got_some()) parser.http.put_eof(error);
+    if (!parser.http.is_done())
       return finish("stream_broken", "the connection ended before the answer did");
   }
   if (error) return finish("stream_broken", "the answer is no HTTP/1.1: " + error.message());
