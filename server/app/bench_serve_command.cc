@@ -134,7 +134,9 @@ StatusOr<int> run_serve_bench(ServeBenchOptions o) {
   const bench::RunLabel label{o.label, target.url, o.workload.model, describe(o, count)};
   std::fputs(bench::summary_text(label, summary, o.summary).c_str(), stdout);
   Json json = bench::summary_json(label, summary, o.summary, run);
-  if (!o.save_result.empty()) MR_RETURN_IF_ERROR(write_file(o.save_result, json.dump(1) + "\n"));
+  if (!o.save_result.empty())
+    MR_RETURN_IF_ERROR(
+        write_file(o.save_result, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
   if (!o.html.empty()) {
     const std::string name = o.label.empty() ? o.workload.model : o.label;
     MR_RETURN_IF_ERROR(write_file(o.html, bench::report_html({{name, std::move(json)}})));

@@ -10,9 +10,11 @@ using Json = nlohmann::json;
 
 constexpr size_t kShownBytes = 200;
 
+// For a terminal: what a server sent may be anything.
 std::string shown(std::string_view text) {
   std::string out(text.substr(0, kShownBytes));
-  std::replace(out.begin(), out.end(), '\n', ' ');
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   return out;
 }
 

@@ -23,7 +23,8 @@ struct Recording {
 
   TimePoint start;  // before the connection was made, if one had to be
   TimePoint end;
-  int status = 0;  // of HTTP; 0: no head was read
+  bool resent = false;  // an idle connection ended when it was used again, so on a new one
+  int status = 0;       // of HTTP; 0: no head was read
   std::string failure;
   std::string message;
   std::string body;  // without its transfer coding

@@ -105,7 +105,8 @@ void LoadClient::send(std::string request, std::chrono::duration<double> timeout
   timer_.async_wait([self = shared_from_this(), exchange](const ErrorCode& error) {
     if (!error && exchange == self->exchange_) self->finish("timeout", "no whole answer in time");
   });
-  if (socket_.is_open()) {
+  reused_ = socket_.is_open();
+  if (reused_) {
     write();
   } else {
     connect(0);
@@ -146,6 +147,14 @@ void LoadClient::connect(size_t endpoint) {
       });
 }
 
+void LoadClient::reconnect() {
+  reused_ = false;
+  recording_.resent = true;
+  ErrorCode ignored;
+  socket_.close(ignored);
+  connect(0);
+}
+
 void LoadClient::write() {
   asio::async_write(
       socket_, asio::buffer(request_),
@@ -163,6 +172,9 @@ void LoadClient::read() {
       parser_->input.prepare(kReadBytes),
       [self = shared_from_this(), exchange = exchange_](const ErrorCode& error, size_t n) {
         if (exchange != self->exchange_) return;
+        // The server may close an idle connection just as it is used again. That it has not taken
+        // the request is likely, not certain, so the record says that it was sent twice.
+        if (error && self->reused_ && !self->parser_->http.got_some()) return self->reconnect();
         if (error && error != asio::error::eof)
           return self->finish("stream_broken", error.message());
         self->on_bytes(n, error == asio::error::eof);

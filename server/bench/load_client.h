@@ -53,6 +53,7 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
   struct Parser;
 
   void connect(size_t endpoint);
+  void reconnect();
   void write();
   void read();
   void on_bytes(size_t n, bool end_of_input);
@@ -67,6 +68,7 @@ class LoadClient : public std::enable_shared_from_this<LoadClient> {
   Done done_;
   uint64_t exchange_ = 0;  // handlers of an earlier one do nothing
   bool keep_alive_ = false;
+  bool reused_ = false;  // the connection is older than the exchange that runs
 };
 
 // One GET, waited for. The error says what was asked for and what came instead.

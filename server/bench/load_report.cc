@@ -72,7 +72,9 @@ std::string table_html(const std::vector<SavedResult>& results) {
   for (const auto& [key, value] : workload_of_first.items())
     row(key, [&, name = key](size_t i) {
       const Json workload = results[i].json.value("workload", Json::object());
-      return workload.contains(name) ? escape_html(workload[name].dump()) : "-";
+      return workload.contains(name)
+                 ? escape_html(workload[name].dump(-1, ' ', false, Json::error_handler_t::replace))
+                 : "-";
     });
   for (const Figure& figure : figures(first))
     row(figure.name, [&](size_t i) {

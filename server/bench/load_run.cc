@@ -107,6 +107,7 @@ class LoadRun {
   void on_answer(size_t i, const std::shared_ptr<LoadClient>& client, Recording&& recording) {
     RequestResult& result = result_.requests[i];
     result.finished = true;
+    result.resent = recording.resent;
     result.start_s = seconds_between(start_, recording.start);
     result.end_s = last_end_s_ = seconds_between(start_, recording.end);
     held_bytes_ += recording.body.size();

@@ -22,6 +22,7 @@ struct RunOptions {
 
 struct RequestResult {
   bool finished = false;  // false: not sent, or still running when the run was interrupted
+  bool resent = false;    // see Recording
   double start_s = 0.0;   // since the run's start
   double end_s = 0.0;
   int prompt_tokens = 0;    // the server's count, else ours

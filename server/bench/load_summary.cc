@@ -92,6 +92,8 @@ void append_errors(std::string& out, const Summary& s) {
   if (s.interrupted) append_format(out, "interrupted: %d requests not finished\n", s.unfinished);
   if (s.short_answers > 0)
     append_format(out, "short: %d answers had fewer tokens than was asked for\n", s.short_answers);
+  if (s.resent > 0)
+    append_format(out, "resent: %d requests, whose idle connections the server closed\n", s.resent);
   for (const auto& [name, count] : s.errors) {
     append_format(out, "error %s: %d requests", name.c_str(), count);
     const auto first = s.first_error.find(name);
@@ -154,6 +156,7 @@ Summary summarise(const RunResult& run, const SummaryOptions& options) {
       ++s.unfinished;
       continue;
     }
+    s.resent += request.resent ? 1 : 0;
     if (!request.ok()) {
       ++s.failed;
       ++s.errors[a.failure];
@@ -191,8 +194,8 @@ Summary summarise(const RunResult& run, const SummaryOptions& options) {
 
 std::string summary_text(const RunLabel& label, const Summary& s, const SummaryOptions& options) {
   std::string out;
-  append_format(out, "%s at %s%s%s\n", label.model.c_str(), label.base_url.c_str(),
-                label.label.empty() ? "" : ", ", label.label.c_str());
+  out += label.model + " at " + label.base_url + (label.label.empty() ? "" : ", ") + label.label +
+         "\n";
   append_format(out,
                 "%d of %d requests in %.2f s, at most %d at once, prompts %lld tokens (%lld from a "
                 "cache), answers %lld\n",
@@ -223,6 +226,7 @@ Json summary_json(const RunLabel& label, const Summary& s, const SummaryOptions&
               {"errors", s.errors},
               {"first_errors", s.first_error},
               {"short", s.short_answers},
+              {"resent", s.resent},
               {"peak_concurrency", s.peak_concurrency},
               {"prompt_tokens", s.prompt_tokens},
               {"cached_prompt_tokens", s.cached_tokens},

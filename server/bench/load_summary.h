@@ -46,6 +46,7 @@ struct Summary {
   int sent = 0, completed = 0, failed = 0;
   int unfinished = 0;     // of an interrupted run
   int short_answers = 0;  // completed, with fewer tokens than was asked for
+  int resent = 0;         // sent a second time, see Recording
   std::map<std::string, int> errors;
   std::map<std::string, std::string> first_error;  // of each class
   double duration_s = 0.0;

@@ -20,11 +20,12 @@ constexpr std::array<const char*, 32> kWords = {
     "room", "area", "money",  "book", "night", "word", "house", "side",  "head",  "friend"};
 
 // What every request of the run says beside its prompt.
-Json frame(const WorkloadOptions& o, Json body) {
+std::string frame(const WorkloadOptions& o, Json body) {
   if (!body.contains("model")) body["model"] = o.model;
   body["stream"] = true;
   body["stream_options"]["include_usage"] = true;
-  return body;
+  // The model's name comes from the command line and may be no UTF-8.
+  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // One independent sequence of draws for each use of a seed.
@@ -86,7 +87,7 @@ class RandomPrompts {
     }
     LoadRequest out;
     out.path = o_.endpoint;
-    out.body = frame(o_, std::move(body)).dump();
+    out.body = frame(o_, std::move(body));
     out.prompt_tokens = static_cast<int>(prompt.ids.size());
     out.expected_tokens = exact ? max_tokens : 0;
     return out;
@@ -136,7 +137,7 @@ StatusOr<TraceRow> trace_row(const WorkloadOptions& o, const std::string& text, 
   const Json prompt = body.value("prompt", Json());
   if (prompt.is_array() && !prompt.empty() && prompt.front().is_number_integer())
     row.request.prompt_tokens = static_cast<int>(prompt.size());
-  row.request.body = frame(o, std::move(body)).dump();
+  row.request.body = frame(o, std::move(body));
   return row;
 }
 

@@ -185,6 +185,26 @@ TEST(LoadRun, ReplacesAConnectionThatTheServerClosed) {
   EXPECT_EQ(server.connections(), 2);
 }
 
+TEST(LoadRun, SendsAgainWhatAClosingConnectionDidNotTake) {
+  std::atomic<int> answered = 0;
+  const ScriptedServer server([&](ScriptedPeer& peer, const std::string&) {
+    // The second request on a connection meets its end.
+    thread_local int requests = 0;
+    if (++requests == 2) return false;
+    ++answered;
+    return peer.send(whole_answer(1));
+  });
+  RunOptions options;
+  options.max_concurrency = 1;
+  const RunResult run = run_against(server.url(), 3, options);
+  for (const RequestResult& request : run.requests)
+    EXPECT_TRUE(request.ok()) << request.answer.message;
+  EXPECT_EQ(answered, 3);
+  EXPECT_FALSE(run.requests[0].resent);
+  EXPECT_TRUE(run.requests[1].resent);
+  EXPECT_EQ(server.connections(), 3);
+}
+
 TEST(LoadRun, AnOpenLoopStartsWhenRequestsAreDue) {
   const ScriptedServer server([](ScriptedPeer& peer, const std::string&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
