@@ -37,6 +37,7 @@ SchedulerOptions scheduler_options(const EngineOptions& o, const ExecutorInfo& i
   s.max_model_len = o.max_model_len;
   s.max_num_seqs = std::min(o.max_num_seqs, info.max_num_seqs);
   s.max_num_batched_tokens = std::min(o.max_num_batched_tokens, info.max_num_batched_tokens);
+  s.itl_target_seconds = o.itl_target_seconds;
   s.vocab = info.vocab;
   s.eos_tokens = o.eos_tokens;
   s.cache.block_size = info.block_size;

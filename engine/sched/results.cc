@@ -18,6 +18,9 @@ void Scheduler::apply(StepResult result, Events& events) {
   ensure(!steps_.empty(), "a result belongs to a step in flight");
   const StepEntries entries = std::move(steps_.front());
   steps_.pop_front();
+  int64_t decode = 0, prompt = 0;
+  count_rows(entries, decode, prompt);
+  pace_.observe(decode, prompt, result.seconds);
   ensure_equal(static_cast<int64_t>(result.outputs.size()), static_cast<int64_t>(entries.size()),
                "one output per sequence of the step");
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -15,7 +15,7 @@ constexpr int64_t kMaxScoredRows = 64;
 }  // namespace
 
 Scheduler::Scheduler(SchedulerOptions options)
-    : options_(std::move(options)), cache_(options_.cache) {
+    : options_(std::move(options)), cache_(options_.cache), pace_(options_.itl_target_seconds) {
   ensure(options_.max_num_seqs > 0 && options_.max_num_batched_tokens > 0,
          "a step has at least one sequence and one row");
   for (int32_t slot = options_.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
@@ -110,7 +110,14 @@ void Scheduler::schedule_running(Draft& draft) {
     }
   };
   serve(true);
+  int64_t decode = 0, prompt = 0;
+  count_rows(draft.entries, decode, prompt);
+  draft.budget = pace_.prompt_rows(decode, draft.budget);
   serve(false);
+}
+
+void Scheduler::count_rows(const StepEntries& entries, int64_t& decode, int64_t& prompt) {
+  for (const StepEntry& e : entries) (e.count == 1 && e.sample ? decode : prompt) += e.count;
 }
 
 // False if there is no block for its next row.

@@ -3,10 +3,10 @@
 // engine thread only, except where noted.
 //
 // Order of service is (priority, arrival). In a plan, sequences with one row left to compute come
-// first, then longer ones share the token budget, then waiting ones are admitted. Progress: the
-// best running sequence can always take blocks from the worst, and a request that an empty cache
-// cannot hold is refused, so the best one always finishes. What is preempted is computed again
-// later.
+// first, then longer ones share the token budget, which is small while others decode (StepPace),
+// then waiting ones are admitted. Progress: the best running sequence can always take blocks from
+// the worst, and a request that an empty cache cannot hold is refused, so the best one always
+// finishes. What is preempted is computed again later.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "engine/base/status.h"
 #include "engine/exec/executor.h"
 #include "engine/sched/sequence.h"
+#include "engine/sched/step_pace.h"
 
 namespace millrace {
 
@@ -27,6 +28,7 @@ struct SchedulerOptions {
   int64_t max_model_len = 0;
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
+  double itl_target_seconds = 0.0;  // StepPace's target
   int64_t vocab = 0;
   std::vector<Token> eos_tokens;
   PagedCacheOptions cache;
@@ -84,6 +86,7 @@ class Scheduler {
     bool sample;
   };
   using StepEntries = std::vector<StepEntry>;
+  static void count_rows(const StepEntries& entries, int64_t& decode, int64_t& prompt);
   struct Draft {  // a plan in the making
     StepPlan plan;
     StepEntries entries;
@@ -119,6 +122,7 @@ class Scheduler {
 
   const SchedulerOptions options_;
   PagedCache cache_;
+  StepPace pace_;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> live_;
   std::vector<std::unique_ptr<Sequence>> draining_;  // ended, but in flight
   std::vector<Sequence*> running_;                   // by rank

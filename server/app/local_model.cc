@@ -181,6 +181,13 @@ void add_local_model_options(CLI::App& app, LocalModelOptions& o) {
   app.add_option("--max-num-batched-tokens", o.max_num_batched_tokens,
                  "Tokens of one step; a longer prompt is computed in chunks.")
       ->check(CLI::Range(1, 16'384));
+  app.add_option(
+         "--itl-target-ms", o.itl_target_ms,
+         "Time a step may take while answers stream: prompts are computed in chunks that fit. "
+         "auto is 2.5 times a step without prompts.")
+      ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
+      ->check(CLI::Range(0.0, 60'000.0))
+      ->default_str("auto");
   app.add_option("--block-size", o.block_size, "Tokens of one KV block; a multiple of 16.")
       ->check(CLI::Range(16, 1024));
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", o.enable_prefix_caching,
@@ -302,6 +309,7 @@ StatusOr<std::unique_ptr<Engine>> LocalModel::start_engine(EventSink sink) {
   EngineOptions engine;
   engine.max_model_len = impl_->resolved.max_model_len;
   engine.max_num_seqs = o.max_num_seqs;
+  engine.itl_target_seconds = impl_->options.itl_target_ms / 1000.0;
   engine.max_num_batched_tokens = impl_->resolved.executor.kv.max_num_batched_tokens;
   engine.max_num_queued_requests = o.max_num_queued_requests;
   engine.max_num_queued_tokens = o.max_num_queued_tokens;

@@ -27,6 +27,7 @@ struct LocalModelOptions {
   int64_t max_model_len = 0;                    // 0: what the checkpoint was made for
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
+  double itl_target_ms = 0.0;  // 0: chosen from what steps cost
   int block_size = 16;
   bool enable_prefix_caching = true;
   int64_t kv_cache_memory_bytes = 0;    // 0: chosen from the free memory
