@@ -40,7 +40,7 @@ int64_t StepPace::prompt_rows(int64_t decode_rows, int64_t most) const {
   if (decode_rows == 0) return most;
   if (row_ <= 0.0) return std::min(most, kFirstRows);
   const double alone = decode_seconds(decode_rows);
-  const double allowed = target_ > 0.0 ? target_ : kStretch * alone;
+  const double allowed = target_ > 0.0 ? target_ : std::max(kStretch * alone, kUnnoticed);
   const double rows = std::clamp((allowed - alone) / row_, 0.0, static_cast<double>(most));
   return std::min(most, std::max(kLeastRows, static_cast<int64_t>(rows)));
 }

@@ -27,6 +27,7 @@ class StepPace {
   int64_t prompt_rows(int64_t decode_rows, int64_t most) const;
 
   static constexpr double kStretch = 2.5;
+  static constexpr double kUnnoticed = 0.03;  // seconds between tokens; much faster than one reads
   static constexpr int64_t kLeastRows = 16;  // fewer would waste the weights that are read for them
   static constexpr int64_t kFirstRows = 64;
 
