@@ -63,8 +63,9 @@ void rope(const Ctx& c, Tensor q /*[T,heads,D]*/, Tensor k /*[T,kv_heads,D]*/,
 // One layer's slice of a paged KV cache group. Block b of this layer begins at
 // data + b * block_stride bytes: all K, then all V:
 //   K bf16 [kv_heads][block_size/16][D/2][16][2]   f32 [kv_heads][block_size/16][D][16]
-//   V      [kv_heads][block_size][D]
-// K is stored token-minor so that the scores of 16 positions are one vector.
+//   V bf16 [kv_heads][block_size/2][D][2]         f32 [kv_heads][block_size][D]
+// K is stored token-minor so that the scores of 16 positions are one vector; bf16 comes in pairs
+// along what is summed over (K: D, V: tokens), as VDPBF16PS takes it.
 struct KvLayer {
   char* data = nullptr;
   int64_t block_stride = 0;
@@ -92,7 +93,8 @@ struct AttentionSequence {
 };
 // out [T, heads, D] = causal softmax(q k^T * scale) v over each sequence's own positions, K/V read
 // back from the cache. Softmax states of chunks fixed at absolute positions (256 of them, in tiles
-// of 16) are merged in ascending order. With bf16 KV the query is rounded to bf16 for the scores.
+// of 16) are merged in ascending order. With bf16 KV the query is rounded to bf16 for the scores
+// and, at the avx512 level, the probabilities for the values.
 void attention(const Ctx& c, Tensor out, Tensor q, const KvLayer& kv,
                std::span<const AttentionSequence> sequences, float scale);
 
@@ -124,7 +126,7 @@ struct SamplingRow {
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   uint64_t seed = 0;
-  uint64_t position = 0;  // index of the drawn token in its sequence: the generator's counter
+  uint64_t position = 0;      // index of the drawn token in its sequence: the generator's counter
   int32_t num_logprobs = -1;  // -1: none; 0: chosen token only; k: chosen and the best k
   // Distinct tokens seen: [0, prompt_only) only in the prompt, the rest with output counts.
   std::span<const int32_t> seen_tokens;

@@ -10,8 +10,9 @@
 // lanes at absolute positions; what a row does not see takes no part in its arithmetic at all, so
 // the contents of unused slots are free to be anything.
 //
-// With bf16 KV the query is rounded to bf16 before the dot product, at every level; the
-// probabilities stay f32.
+// With bf16 KV the query is rounded to bf16 before the dot product, at every level, and positions
+// enter acc in pairs (2i, 2i + 1), of which a row at the edge of what it sees takes one half. The
+// avx512 level rounds the probabilities to bf16 for this, not for the sum.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ struct AttentionChunk {
   int head_dim;          // a multiple of 16
   float scale;           // of the dot product, times log2(e)
   const char* const* k;  // [kTilesPerChunk] K of each tile; null where no row looks
-  const char* const* v;  // [kTilesPerChunk] V rows of each tile
+  const char* const* v;  // [kTilesPerChunk] V of each tile
   // The same of what this thread will work on next, for fetching ahead; any address is allowed.
   const char* const* next_k;
   const char* const* next_v;

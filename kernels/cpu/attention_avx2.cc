@@ -26,6 +26,7 @@ struct DotBf16 {
   static Key add(Key acc, Key k, __m256 q) {
     return {_mm256_fmadd_ps(k.lo, q, acc.lo), _mm256_fmadd_ps(k.hi, q, acc.hi)};
   }
+  static void pack_p(float*, int, int) {}
   template <int part>
   static __m256 half(const char* k) {
     const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(k));
@@ -50,6 +51,7 @@ struct DotF32 {
   static Key add(Key acc, Key k, __m256 q) {
     return {_mm256_fmadd_ps(k.lo, q, acc.lo), _mm256_fmadd_ps(k.hi, q, acc.hi)};
   }
+  static void pack_p(float*, int, int) {}
 };
 
 void pack_bf16(void* out, const float* q, int64_t n) {
@@ -66,8 +68,8 @@ void pack_f32(void* out, const float* q, int64_t n) {
 }  // namespace
 
 AttentionKernels attention_kernels_avx2(DType kv) {
-  return kv == DType::bf16 ? attention_kernels<Level, DotBf16, DType::bf16>(pack_bf16)
-                           : attention_kernels<Level, DotF32, DType::f32>(pack_f32);
+  return kv == DType::bf16 ? attention_kernels<Level, DotBf16>(pack_bf16)
+                           : attention_kernels<Level, DotF32>(pack_f32);
 }
 
 }  // namespace millrace::cpu

@@ -25,6 +25,11 @@ struct DotBf16 {
     return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
   }
   static __m512 add(__m512 acc, Key k, Key q) { return _mm512_dpbf16_ps(acc, k, q); }
+  // In place and ascending: what is written lies before what is read next.
+  static void pack_p(float* p, int begin, int end) {
+    for (int i = begin; i < end; i += kAttentionTile)
+      Avx512::store_bf16(reinterpret_cast<char*>(p) + i * 2, Avx512::load(p + i));
+  }
 };
 
 struct DotF32 {
@@ -42,6 +47,7 @@ struct DotF32 {
     return _mm512_set1_ps(x);
   }
   static __m512 add(__m512 acc, Key k, Key q) { return _mm512_fmadd_ps(k, q, acc); }
+  static void pack_p(float*, int, int) {}
 };
 
 void pack_bf16(void* out, const float* q, int64_t n) {
@@ -55,8 +61,8 @@ void pack_f32(void* out, const float* q, int64_t n) {
 }  // namespace
 
 AttentionKernels attention_kernels_avx512(DType kv) {
-  return kv == DType::bf16 ? attention_kernels<Level, DotBf16, DType::bf16>(pack_bf16)
-                           : attention_kernels<Level, DotF32, DType::f32>(pack_f32);
+  return kv == DType::bf16 ? attention_kernels<Level, DotBf16>(pack_bf16)
+                           : attention_kernels<Level, DotF32>(pack_f32);
 }
 
 }  // namespace millrace::cpu

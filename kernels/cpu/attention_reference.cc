@@ -27,6 +27,12 @@ int64_t key_index(int lane, int d) {
                            : d * kAttentionTile + lane;
 }
 
+// The same in a V tile.
+template <DType kv>
+int64_t value_index(int lane, int d, int dim) {
+  return kv == DType::bf16 ? (int64_t{lane / 2} * dim + d) * 2 + lane % 2 : int64_t{lane} * dim + d;
+}
+
 template <DType kv>
 void pack_q(void* out, const float* q, int64_t n) {
   float* to = static_cast<float*>(out);
@@ -58,7 +64,7 @@ void chunk(const AttentionState& out, const AttentionChunk& in) {
       const char* v = in.v[j / kAttentionTile];
       out.sum[r] += p;
       for (int d = 0; d < dim; ++d)
-        acc[d] += p * element<kv>(v, int64_t{j % kAttentionTile} * dim + d);
+        acc[d] += p * element<kv>(v, value_index<kv>(j % kAttentionTile, d, dim));
     }
     out.max[r] = max;
   }

@@ -16,6 +16,12 @@ void store_key(char* tile, int lane, const void* key, int64_t units) {
   for (int64_t i = 0; i < units; ++i) std::memcpy(to + i * kAttentionTile * 4, from + i * 4, 4);
 }
 
+// The same for one value and its row of a pair of tokens: element i goes to pair[i][half].
+void store_value(char* pair, int half, const uint16_t* value, int64_t n) {
+  char* to = pair + half * 2;
+  for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * 4, value + i, 2);
+}
+
 void append_token(const RowKernels& kernels, const KvLayer& kv, const float* k, const float* v,
                   int32_t slot) {
   const int64_t dim = kv.head_dim, element = static_cast<int64_t>(dtype_bytes(kv.dtype));
@@ -25,15 +31,16 @@ void append_token(const RowKernels& kernels, const KvLayer& kv, const float* k, 
   for (int h = 0; h < kv.kv_heads; ++h) {
     char* keys = block + h * head_bytes;
     char* tile = keys + offset / kAttentionTile * kAttentionTile * dim * element;
-    char* value = keys + kv.kv_heads * head_bytes + offset * dim * element;
+    char* values = keys + kv.kv_heads * head_bytes;
     if (kv.dtype == DType::bf16) {
-      uint16_t key[kMaxHeadDim];
-      kernels.to_bf16(key, k + h * dim, dim);
-      store_key(tile, offset % kAttentionTile, key, dim / 2);
-      kernels.to_bf16(reinterpret_cast<uint16_t*>(value), v + h * dim, dim);
+      uint16_t rounded[kMaxHeadDim];
+      kernels.to_bf16(rounded, k + h * dim, dim);
+      store_key(tile, offset % kAttentionTile, rounded, dim / 2);
+      kernels.to_bf16(rounded, v + h * dim, dim);
+      store_value(values + offset / 2 * dim * 4, offset % 2, rounded, dim);
     } else {
       store_key(tile, offset % kAttentionTile, k + h * dim, dim);
-      std::memcpy(value, v + h * dim, static_cast<size_t>(dim) * sizeof(float));
+      std::memcpy(values + offset * dim * 4, v + h * dim, static_cast<size_t>(dim) * sizeof(float));
     }
   }
 }

@@ -34,6 +34,14 @@ struct Avx2 {
     const __m256i packed = _mm256_packus_epi32(round_bf16(x.lo), round_bf16(x.hi));
     _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
   }
+  // Sixteen pairs of bf16, of which one half (0 or 1) is kept and the other cleared.
+  static void keep_half(void* to, const void* from, int half) {
+    const __m256i mask = _mm256_set1_epi32(half == 0 ? 0xffff : static_cast<int>(0xffff0000u));
+    const __m256i* in = static_cast<const __m256i*>(from);
+    __m256i* out = static_cast<__m256i*>(to);
+    for (int i = 0; i < 2; ++i)
+      _mm256_storeu_si256(out + i, _mm256_and_si256(_mm256_loadu_si256(in + i), mask));
+  }
 
   static F add(F a, F b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
   static F sub(F a, F b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }

@@ -39,6 +39,11 @@ struct Avx512 {
     rounded = _mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7fc0));
     _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(rounded));
   }
+  // Sixteen pairs of bf16, of which one half (0 or 1) is kept and the other cleared.
+  static void keep_half(void* to, const void* from, int half) {
+    const __m512i mask = _mm512_set1_epi32(half == 0 ? 0xffff : static_cast<int>(0xffff0000u));
+    _mm512_storeu_si512(to, _mm512_and_si512(_mm512_loadu_si512(from), mask));
+  }
 
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F sub(F a, F b) { return _mm512_sub_ps(a, b); }

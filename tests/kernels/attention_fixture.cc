@@ -77,7 +77,9 @@ void AttentionProblem::write(int64_t sequence, int position) {
       const int64_t key = (h * (bs / 16) + tile) * dim * 16;
       put(key + (c_.kv == DType::bf16 ? d / 2 * 32 + lane * 2 + d % 2 : d * 16 + lane),
           k_[sequence][from]);
-      put(c_.kv_heads * bs * dim + (h * bs + offset) * dim + d, v_[sequence][from]);
+      const int64_t pair = c_.kv == DType::bf16 ? 2 : 1;
+      put((c_.kv_heads + h) * bs * dim + (offset / pair * dim + d) * pair + offset % pair,
+          v_[sequence][from]);
     }
   }
 }

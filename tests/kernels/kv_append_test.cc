@@ -67,7 +67,8 @@ TEST_P(KvAppendTest, PutsEveryElementWhereTheLayoutSaysAndTouchesNothingElse) {
             const size_t from = static_cast<size_t>((t * kHeads + h) * dim + d);
             const int64_t tile = (h * (block_size / 16) + offset / 16) * dim * 16;
             const int64_t key = tile + (d / pair * 16 + offset % 16) * pair + d % pair;
-            const int64_t value = (kHeads + h) * block_size * dim + offset * dim + d;
+            const int64_t value =
+                (kHeads + h) * block_size * dim + (offset / pair * dim + d) * pair + offset % pair;
             const int64_t bytes = static_cast<int64_t>(dtype_bytes(type()));
             std::memcpy(block + key * bytes, stored(type(), k[from]).data(), bytes);
             std::memcpy(block + value * bytes, stored(type(), v[from]).data(), bytes);
@@ -92,7 +93,7 @@ TEST_P(KvAppendTest, ANanStaysANan) {
   for (int d = 0; d < kDim; ++d) {
     if (type() == DType::bf16) {
       bf16 stored_value;
-      std::memcpy(&stored_value, value + d * 2, 2);
+      std::memcpy(&stored_value, value + d * 4, 2);
       EXPECT_TRUE(std::isnan(to_float(stored_value))) << d;
     } else {
       float stored_value;
