@@ -1,63 +1,58 @@
-"""openvino_server.py MODEL.gguf PORT [--slots N] [--threads N] [--prefix-cache]
+"""openvino_server.py MODEL.gguf PORT [--threads N] [--prefix-cache]
 
 The thinnest HTTP around OpenVINO GenAI's ContinuousBatchingPipeline, so that the load generator of the other peers can
 drive it: POST /v1/completions with a prompt of token ids, greedy, streamed, always to max_tokens. It does not
-detokenise (a token's text is its id), which flatters OpenVINO a little. One thread steps the pipeline, one writes.
+detokenise (a token's text is its id), which flatters OpenVINO a little.
 """
 import argparse
 import asyncio
 import json
-import queue
-import threading
 
 import numpy as np
 import openvino
 import openvino_genai
 
 
-class Engine(threading.Thread):
-    """Owns the pipeline. Requests come through a queue; each step's tokens leave in one call into the event loop."""
+class Engine:
+    """Steps the pipeline between turns of the event loop. A thread for it would starve the loop: step() keeps the
+    interpreter's lock, and tokens then leave in bursts of many steps."""
 
     def __init__(self, options):
-        super().__init__(daemon=True)
         scheduler = openvino_genai.SchedulerConfig()
         scheduler.cache_size = 3                       # GiB
         scheduler.max_num_batched_tokens = 256
-        scheduler.max_num_seqs = max(options.slots, 1)
+        scheduler.max_num_seqs = 64
         scheduler.dynamic_split_fuse = True
         scheduler.enable_prefix_caching = options.prefix_cache
         self.pipeline = openvino_genai.ContinuousBatchingPipeline(
             options.model, scheduler, "CPU", {"INFERENCE_NUM_THREADS": options.threads})
-        self.inbox = queue.SimpleQueue()
-        self.loop = asyncio.get_running_loop()
+        self.live, self.number, self.work = {}, 0, asyncio.Event()      # live: handle by the queue of its tokens
 
-    def run(self):
-        live, number = [], 0
+    def add(self, prompt, length):
+        """Starts a request; returns the queue that its token ids come through, some at a time, and None at the end."""
+        config = openvino_genai.GenerationConfig()
+        config.ignore_eos, config.do_sample = True, False
+        config.max_new_tokens = config.min_new_tokens = length
+        self.number += 1
+        tokens = asyncio.Queue()
+        self.live[tokens] = self.pipeline.add_request(self.number, openvino.Tensor(np.array([prompt], np.int64)), config)
+        self.work.set()
+        return tokens
+
+    async def run(self):
         while True:
-            while not live or not self.inbox.empty():
-                prompt, length, tokens = self.inbox.get()
-                number += 1
-                config = openvino_genai.GenerationConfig()
-                config.ignore_eos, config.do_sample = True, False
-                config.max_new_tokens = config.min_new_tokens = length
-                handle = self.pipeline.add_request(number, openvino.Tensor(np.array([prompt], np.int64)), config)
-                live.append((handle, length, tokens))
+            await self.work.wait()
             self.pipeline.step()
-            events, going_on = [], []
-            for handle, left, tokens in live:
-                while left > 0 and handle.can_read():
-                    ids = [i for output in handle.read().values() for i in output.generated_ids]
-                    left -= len(ids)
-                    events.append((tokens, ids))
-                if left > 0:
-                    going_on.append((handle, left, tokens))
-            live = going_on
-            self.loop.call_soon_threadsafe(self.deliver, events)
-
-    @staticmethod
-    def deliver(events):
-        for tokens, ids in events:
-            tokens.put_nowait(ids)
+            for tokens, handle in list(self.live.items()):
+                while handle.can_read():
+                    tokens.put_nowait([i for output in handle.read().values() for i in output.generated_ids])
+                if handle.get_status() != openvino_genai.GenerationStatus.RUNNING:
+                    tokens.put_nowait(None)
+                    del self.live[tokens]
+            if not self.live:
+                self.work.clear()
+            for _ in range(5):                         # send, accept, read and add what has come meanwhile
+                await asyncio.sleep(0)
 
 
 async def answer(engine, reader, writer):
@@ -69,15 +64,13 @@ async def answer(engine, reader, writer):
                 continue
             length = next(int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length:"))
             request = json.loads(await reader.readexactly(length))
-            prompt, wanted, tokens = request["prompt"], request["max_tokens"], asyncio.Queue()
-            engine.inbox.put((prompt, wanted, tokens))
+            prompt, sent = request["prompt"], 0
+            tokens = engine.add(prompt, request["max_tokens"])
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-            sent = 0
-            while sent < wanted:
-                ids = await tokens.get()
+            while (ids := await tokens.get()) is not None:
                 sent += len(ids)
-                reason = '"length"' if sent >= wanted else "null"
                 text = "".join(f" {i}" for i in ids)
+                reason = '"length"' if sent >= request["max_tokens"] else "null"
                 event(writer, '{"object":"text_completion","choices":[{"index":0,"text":"%s","finish_reason":%s}]}'
                       % (text, reason))
             event(writer, '{"object":"text_completion","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,'
@@ -99,15 +92,13 @@ async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("port", type=int)
-    parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prefix-cache", action="store_true")
     options = parser.parse_args()
     engine = Engine(options)
-    engine.start()
     server = await asyncio.start_server(lambda r, w: answer(engine, r, w), "127.0.0.1", options.port, limit=1 << 24)
     async with server:
-        await server.serve_forever()
+        await engine.run()
 
 
 if __name__ == "__main__":

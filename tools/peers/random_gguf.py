@@ -13,9 +13,9 @@ def tensors(vocab):
     kv = HIDDEN // HEADS * KV_HEADS
     yield "token_embd", (vocab, HIDDEN)
     for i in range(LAYERS):
-        for name, shape in {"attn_norm": (HIDDEN,), "attn_q": (HIDDEN, HIDDEN), "attn_k": (kv, HIDDEN), "attn_v": (kv, HIDDEN),
-                            "attn_output": (HIDDEN, HIDDEN), "ffn_norm": (HIDDEN,), "ffn_gate": (FFN, HIDDEN),
-                            "ffn_up": (FFN, HIDDEN), "ffn_down": (HIDDEN, FFN)}.items():
+        for name, shape in {"attn_norm": (HIDDEN,), "attn_q": (HIDDEN, HIDDEN), "attn_k": (kv, HIDDEN),
+                            "attn_v": (kv, HIDDEN), "attn_output": (HIDDEN, HIDDEN), "ffn_norm": (HIDDEN,),
+                            "ffn_gate": (FFN, HIDDEN), "ffn_up": (FFN, HIDDEN), "ffn_down": (HIDDEN, FFN)}.items():
             yield f"blk.{i}.{name}", shape
     yield "output_norm", (HIDDEN,)
     yield "output", (vocab, HIDDEN)
@@ -49,7 +49,8 @@ def main():
         if len(shape) == 1:
             out.add_tensor_info(f"{name}.weight", shape, np.dtype(np.float32), 4 * shape[0])
         else:   # raw bytes: gguf derives the shape in values from the shape in bytes
-            out.add_tensor_info(f"{name}.weight", (shape[0], 2 * shape[1]), np.dtype(np.uint8), 2 * shape[0] * shape[1], bf16)
+            stored = shape[0], 2 * shape[1]
+            out.add_tensor_info(f"{name}.weight", stored, np.dtype(np.uint8), stored[0] * stored[1], bf16)
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_ti_data_to_file()

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from .store import Failure
+from .store import Failure, threads
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -87,15 +87,28 @@ def serving(command, port, log, patience_s):
         server.start_s = at - begin
         yield server
     finally:
-        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        try:
             process.send_signal(signal.SIGTERM)
             process.wait(10)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        except subprocess.TimeoutExpired:
+            pass
+        finally:                                        # what is left of it, also when another Ctrl-C came meanwhile
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def machine_cpu_s():
     """CPU seconds that all CPUs spent on anything, and those that the hypervisor kept back."""
     user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
     return (user + nice + system + irq + softirq) / TICKS, steal / TICKS
+
+
+def wait_until_quiet(limit_s):
+    """Waits, at most so long, for a second in which other programs leave nine tenths of the CPUs alone."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        before = machine_cpu_s()[0]
+        time.sleep(1)
+        if machine_cpu_s()[0] - before < 0.1 * threads():
+            return

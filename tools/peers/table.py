@@ -9,6 +9,11 @@ from .cells import BITS, CELLS, FIGURES
 OURS = "Millrace"
 
 
+def place(cell, bits):
+    """Where a row stands in a table."""
+    return list(CELLS).index(cell), BITS.index(bits)
+
+
 def spread(values, digits):
     text = [f"{v:.{digits}f}" for v in (median(values), min(values), max(values))]
     return text[0] if len(values) == 1 else f"{text[0]} [{text[1]}–{text[2]}]"
@@ -33,13 +38,15 @@ def judge(cell, bits, value, ratio):
 def summarize(runs):
     """One row for each (cell, bits, setting of Millrace): its figure, the best peer's, their ratio, the target."""
     rows = []
-    for cell, bits in sorted({(r["cell"], r["bits"]) for r in runs}, key=lambda k: (list(CELLS).index(k[0]), BITS.index(k[1]))):
+    for cell, bits in sorted({(r["cell"], r["bits"]) for r in runs}, key=lambda key: place(*key)):
         cell = CELLS[cell]
         title, higher, _, figure = FIGURES[cell.figure]
-        values = {}                                    # contestant -> {round: figure}
+        values, others = {}, {}                        # contestant -> {round: figure}, and the most of other CPU
         for run in runs:
             if (run["cell"], run["bits"]) == (cell.name, bits) and "error" not in run:
-                values.setdefault(run["contestant"], {})[run["round"]] = figure(run)
+                name = run["contestant"]
+                values.setdefault(name, {})[run["round"]] = figure(run)
+                others[name] = max(others.get(name, 0), run["other_cpu_percent"])
         peers = {name: rounds for name, rounds in values.items()
                  if not name.startswith(OURS) and cell.against in ("", name)}
         best = (max if higher else min)(peers, key=lambda name: median(peers[name].values()), default=None)
@@ -52,12 +59,14 @@ def summarize(runs):
             target, met = judge(cell, bits, mine, ratio)
             rows.append({"cell": cell.name, "bits": bits, "figure": title, "setting": name, "value": list(ours.values()),
                          "best_peer": best, "peer_value": list(peers[best].values()) if best else [], "ratio": ratio,
-                         "ratio_by_round": paired, "target": target, "met": met})
+                         "ratio_by_round": paired, "target": target, "met": met,
+                         "other_cpu_percent": max(others[name], others.get(best, 0))})
     return rows
 
 
 def summary_table(rows):
-    head = ["cell", "bits", "figure", "setting", "Millrace", "best peer", "its figure", "ratio [by round]", "target", ""]
+    head = ["cell", "bits", "figure", "setting", "Millrace", "best peer", "its figure", "ratio [by round]", "target", "",
+            "other CPU %"]
     lines = [head]
     for row in rows:
         digits = digits_of(median(row["value"]))
@@ -66,7 +75,8 @@ def summary_table(rows):
             ratio += f" [{min(row['ratio_by_round']):.2f}–{max(row['ratio_by_round']):.2f}]"
         lines.append([row["cell"], row["bits"], row["figure"], row["setting"], spread(row["value"], digits),
                       row["best_peer"] or "–", spread(row["peer_value"], digits) if row["peer_value"] else "–", ratio,
-                      row["target"], {True: "met", False: "missed", None: "–"}[row["met"]]])
+                      row["target"], {True: "met", False: "missed", None: "–"}[row["met"]],
+                      f"{row['other_cpu_percent']:.0f}"])
     return lines
 
 
@@ -77,8 +87,7 @@ def detail_table(runs):
     groups = {}
     for run in runs:
         groups.setdefault((run["cell"], run["bits"], run["contestant"]), []).append(run)
-    for (name, bits, contestant), group in sorted(
-            groups.items(), key=lambda g: (list(CELLS).index(g[0][0]), BITS.index(g[0][1]))):
+    for (name, bits, contestant), group in sorted(groups.items(), key=lambda item: place(*item[0][:2])):
         done, figure = [r for r in group if "error" not in r], FIGURES[CELLS[name].figure][3]
         if not done:
             lines.append([name, bits, contestant, f"failed: {group[0]['error']}", *["–"] * 7])
@@ -93,7 +102,8 @@ def detail_table(runs):
                       mid(lambda r: r["output_tokens_per_s"], 1), mid(lambda r: r["prefill_tokens_per_s"]),
                       f"{mid(lambda r: r['ttft_ms']['p50'])} / {mid(lambda r: r['ttft_ms']['p99'])}",
                       f"{mid(lambda r: r['itl_ms']['p50'], 1)} / {mid(lambda r: r['itl_ms']['p99'], 1)}",
-                      mid(lambda r: r["start_s"], 2), f"{mid(lambda r: r['idle_rss_mib'])} / {mid(lambda r: r['peak_rss_mib'])}",
+                      mid(lambda r: r["start_s"], 2),
+                      f"{mid(lambda r: r['idle_rss_mib'])} / {mid(lambda r: r['peak_rss_mib'])}",
                       mid(lambda r: r["other_cpu_percent"])])
     return lines
 
