@@ -7,8 +7,9 @@ namespace {
 
 constexpr double kNewShare = 0.2;  // of the latest step in a running mean
 
+// One step that was held up, by whatever took the processor away, counts as twice the mean at most.
 void blend(double& mean, double seen) {
-  mean = mean > 0.0 ? mean + kNewShare * (seen - mean) : seen;
+  mean = mean > 0.0 ? mean + kNewShare * (std::min(seen, 2.0 * mean) - mean) : seen;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 constexpr CpuLevel kLevels[] = {CpuLevel::reference, CpuLevel::avx2, CpuLevel::avx512};
 
-// Where probabilities are rounded to bf16 each errs by up to 2^-9 of itself; times a value of about 1.
+// Probabilities that are rounded to bf16 err by up to 2^-9 of themselves; values are about 1.
 double tolerance(CpuLevel level, DType kv) {
   return level == CpuLevel::avx512 && kv == DType::bf16 ? 0x1p-8 : 1e-5;
 }

@@ -113,6 +113,45 @@ TEST(WeightLoader, EveryTypeInItsClass) {
   }
 }
 
+TEST(WeightLoader, QuantisesAnewOnRequest) {
+  // Inside the layers, outside of them, and where no group of 32 fits.
+  struct Expectation {
+    WeightType type;
+    WeightFormat layer, head, odd;
+    bool minima;
+  };
+  for (const Expectation& e :
+       {Expectation{WeightType::w8a8, WeightFormat::int8_channel, WeightFormat::int8_g32,
+                    WeightFormat::int8_channel, false},
+        Expectation{WeightType::int4, WeightFormat::int4_g32, WeightFormat::int8_g32,
+                    WeightFormat::bf16, true}}) {
+    Tensors tensors;
+    tensors.add_floats("layers.0.w.weight", {3, 64}, -90.0f);
+    tensors.add_floats("layers.0.odd.weight", {3, 40}, -50.0f);
+    tensors.add_floats("head.weight", {3, 64}, -90.0f);
+    const TensorCatalog catalog = tensors.catalog();
+    WeightStore store;
+    LinearWeight layer, odd, head;
+    ASSERT_TRUE(load(catalog, {}, e.type, store, [&](WeightBinder& b) {
+                  b.push("layers", 0);
+                  b.linear({{"w", 3}}, layer, 64, Split::none, false);
+                  b.linear({{"odd", 3}}, odd, 40, Split::none, false);
+                  b.pop();
+                  b.linear({{"head", 3}}, head, 64, Split::none, false);
+                }).ok());
+    EXPECT_EQ(layer.format, e.layer);
+    EXPECT_EQ(odd.format, e.odd);
+    EXPECT_EQ(head.format, e.head);
+    EXPECT_EQ(layer.minima != nullptr, e.minima);
+    EXPECT_EQ(head.minima, nullptr);
+    for (int64_t r = 0; r < 3; ++r) {
+      const std::vector<float> got = row(layer, r);
+      for (int64_t k = 0; k < 64; ++k)  // half a step of 102 / 127 or of 31 / 15
+        ASSERT_NEAR(got[static_cast<size_t>(k)], -90.0f + static_cast<float>(r * 64 + k), 1.1f);
+    }
+  }
+}
+
 TEST(WeightLoader, StackedPartsTakeTheWidestClass) {
   const std::vector<DequantCase> cases = read_dequant_cases();
   const DequantCase *q4_0 = nullptr, *q8_0 = nullptr, *q5_1 = nullptr;

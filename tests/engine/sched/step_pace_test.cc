@@ -68,6 +68,15 @@ TEST(StepPace, BatchesThatWereNeverSeenAreJudgedByTheirNeighbours) {
   EXPECT_GE(pace.prompt_rows(1, 512), StepPace::kLeastRows);
 }
 
+TEST(StepPace, OneHeldUpStepChangesLittle) {
+  StepPace pace = trained(0.0, 8);
+  const int64_t before = pace.prompt_rows(8, 512);
+  pace.observe(8, 0, 5.0);
+  EXPECT_LT(pace.prompt_rows(8, 512), before * 3 / 2);
+  pace.observe(8, 64, 5.0);
+  EXPECT_GT(pace.prompt_rows(8, 512), before / 2);
+}
+
 TEST(StepPace, FollowsAMachineThatSlowsDown) {
   StepPace pace = trained(60e-3, 8);
   const int64_t before = pace.prompt_rows(8, 512);
