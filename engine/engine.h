@@ -12,9 +12,9 @@ namespace millrace {
 
 struct EngineOptions {
   int64_t max_model_len = 0;
-  int max_num_seqs = 64;              // sequences that run at once
-  int max_num_batched_tokens = 512;   // rows of one step
-  double itl_target_seconds = 0.0;    // see engine/sched/step_pace.h; 0: automatic
+  int max_num_seqs = 64;             // sequences that run at once
+  int max_num_batched_tokens = 512;  // rows of one step
+  double itl_target_seconds = 0.0;   // see engine/sched/step_pace.h; 0: automatic
   int64_t max_num_queued_requests = 4096;
   int64_t max_num_queued_tokens = 4'000'000;
   bool enable_prefix_caching = true;

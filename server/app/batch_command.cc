@@ -343,7 +343,6 @@ void add_batch_command(CLI::App& app, CommandResult& result) {
       "batch", "Answer the rows of an OpenAI batch file; resumable after any crash");
   batch->footer("Exit status: 0 all rows succeeded, 1 some failed, 2 could not start.");
   auto options = std::make_shared<BatchOptions>();
-  options->model.itl_target_ms = 60'000.0;  // nobody watches the answers grow
   add_local_model_options(*batch, options->model);
   batch->add_option("-i,--input-file", options->input, "Batch rows, one JSON object a line.")
       ->required();

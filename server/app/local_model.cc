@@ -184,10 +184,11 @@ void add_local_model_options(CLI::App& app, LocalModelOptions& o) {
   app.add_option(
          "--itl-target-ms", o.itl_target_ms,
          "Time a step may take while answers stream: prompts are computed in chunks that fit. "
-         "auto is 30 ms, or 2.5 times a step without prompts if that is longer.")
+         "auto is 30 ms, or 2.5 times a step without prompts if that is longer; twice that while "
+         "more than a second of prompts waits.")
       ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
       ->check(CLI::Range(0.0, 60'000.0))
-      ->default_str(o.itl_target_ms > 0.0 ? "no limit" : "auto");
+      ->default_str("auto");
   app.add_option("--block-size", o.block_size, "Tokens of one KV block; a multiple of 16.")
       ->check(CLI::Range(16, 1024));
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", o.enable_prefix_caching,

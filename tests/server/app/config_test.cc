@@ -1,6 +1,7 @@
 #include "server/app/config.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -33,7 +34,7 @@ class ConfigTest : public testing::Test {
     environment_.push_back(name);
   }
   std::string write_file(const std::string& text) {
-    const std::string path = testing::TempDir() + "millrace_config.toml";
+    const std::string path = testing::TempDir() + "millrace_config_" + std::to_string(::getpid());
     FILE* file = std::fopen(path.c_str(), "w");
     std::fputs(text.c_str(), file);
     std::fclose(file);

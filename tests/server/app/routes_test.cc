@@ -1,6 +1,7 @@
 #include "server/app/routes.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <map>
 #include <string>
@@ -125,7 +126,7 @@ TEST_F(RoutesTest, ModelsAreFoundUnderEachOfTheirNames) {
 }
 
 TEST(ApiKeys, AFileWithoutAKeyIsAnErrorAndNotAnOpenServer) {
-  const std::string path = testing::TempDir() + "millrace_keys";
+  const std::string path = testing::TempDir() + "millrace_keys_" + std::to_string(::getpid());
   FILE* file = std::fopen(path.c_str(), "w");
   std::fputs("# none yet\n\n", file);
   std::fclose(file);

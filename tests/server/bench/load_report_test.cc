@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -59,7 +60,7 @@ TEST(Report, IsOnePageThatLoadsNothing) {
 }
 
 TEST(Report, RefusesWhatIsNoResult) {
-  const std::string path = testing::TempDir() + "/load_report_test.json";
+  const std::string path = testing::TempDir() + "/load_report_" + std::to_string(::getpid());
   const auto message = [&](const std::string& text) {
     std::ofstream(path) << text;
     return status_message(read_result(path).status());

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -28,7 +29,7 @@ std::vector<int> ids(const LoadRequest& request) {
 }
 
 std::string trace_file(const std::string& text) {
-  const std::string path = testing::TempDir() + "/workload_test.jsonl";
+  const std::string path = testing::TempDir() + "/workload_" + std::to_string(::getpid());
   std::ofstream(path) << text;
   return path;
 }

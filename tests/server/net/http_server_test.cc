@@ -1,6 +1,7 @@
 #include "server/net/http_server.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -407,7 +408,7 @@ TEST_F(HttpServerTest, StopTellsOpenExchanges) {
 
 TEST(HttpServer, ListensOnAUnixSocketAndRefusesATakenOne) {
   ServerOptions options;
-  options.uds = testing::TempDir() + "millrace_net_test.sock";
+  options.uds = testing::TempDir() + "millrace_net_" + std::to_string(::getpid());
   const auto handler = [](std::shared_ptr<Exchange> exchange) { exchange->respond({}); };
   HttpServer first(options, handler), second(options, handler);
   ASSERT_TRUE(first.start().ok());
