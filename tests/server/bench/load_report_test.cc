@@ -60,7 +60,8 @@ TEST(Report, IsOnePageThatLoadsNothing) {
 }
 
 TEST(Report, RefusesWhatIsNoResult) {
-  const std::string path = testing::TempDir() + "/load_report_" + std::to_string(::getpid());
+  const std::string name = "load_report_" + std::to_string(::getpid());
+  const std::string path = testing::TempDir() + "/" + name + ".json";
   const auto message = [&](const std::string& text) {
     std::ofstream(path) << text;
     return status_message(read_result(path).status());
@@ -68,7 +69,7 @@ TEST(Report, RefusesWhatIsNoResult) {
   EXPECT_THAT(message("{}"), HasSubstr("is no result"));
   EXPECT_THAT(message("nonsense"), HasSubstr("is no result"));
   EXPECT_EQ(message(result("", 1.0).json.dump()), "");
-  EXPECT_EQ(read_result(path)->name, "load_report_test");
+  EXPECT_EQ(read_result(path)->name, name);
   EXPECT_THAT(status_message(read_result("/nowhere/at/all").status()), HasSubstr("cannot be read"));
 }
 
