@@ -1,7 +1,5 @@
 #include "engine/exec/cpu_executor.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -9,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/base/anonymous_memory.h"
 #include "engine/exec/step_builder.h"
 #include "engine/sample/sampling_state.h"
 
@@ -66,25 +65,11 @@ size_t arena_bytes(const Model& model, const ModelConfig& config, const CpuExecu
   return bytes + bytes / 8;
 }
 
-// Anonymous memory that costs nothing until it is touched.
-class LazyMemory {
- public:
-  explicit LazyMemory(size_t bytes)
-      : memory_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)),
-        bytes_(bytes) {
-    if (memory_ == MAP_FAILED) fatal("the step arena cannot be mapped");
-  }
-  ~LazyMemory() { munmap(memory_, bytes_); }
-  LazyMemory(const LazyMemory&) = delete;
-  LazyMemory& operator=(const LazyMemory&) = delete;
-  void* data() const { return memory_; }
-  size_t size() const { return bytes_; }
-
- private:
-  void* memory_;
-  size_t bytes_;
-};
+AnonymousMemory map_arena(size_t bytes) {
+  AnonymousMemory memory = AnonymousMemory::map(bytes);
+  if (!memory) fatal("the step arena cannot be mapped");
+  return memory;
+}
 
 class CpuExecutor final : public Executor {
  public:
@@ -94,7 +79,7 @@ class CpuExecutor final : public Executor {
         hidden_size_(config.hidden),
         kv_(std::move(kv)),
         pool_(options_.threads > 0 ? options_.threads : available_cpus()),
-        memory_(arena_bytes(model, config, options_, pool_)),
+        memory_(map_arena(arena_bytes(model, config, options_, pool_))),
         arena_(memory_.data(), memory_.size()),
         ctx_{Device::cpu, options_.level, &pool_, &arena_, nullptr},
         builder_(static_cast<int>(kv_.group_infos().size()), options_.kv.block_size),
@@ -263,7 +248,7 @@ class CpuExecutor final : public Executor {
   ExecutorInfo info_;
   KvCache kv_;
   Pool pool_;
-  LazyMemory memory_;
+  AnonymousMemory memory_;
 
   // Device thread only.
   Arena arena_;

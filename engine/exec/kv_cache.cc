@@ -1,7 +1,5 @@
 #include "engine/exec/kv_cache.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -68,15 +66,13 @@ StatusOr<KvCache> KvCache::create(const ModelConfig& config, const KvCacheOption
           "the KV cache memory of " + std::to_string(o.memory_bytes) +
           " bytes does not hold one block; raise --kv-cache-memory-bytes");
   }
-  void* memory = mmap(nullptr, static_cast<size_t>(cache.bytes_), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
+  cache.memory_ = AnonymousMemory::map(static_cast<size_t>(cache.bytes_));
+  if (!cache.memory_)
     return absl::ResourceExhaustedError("the KV cache of " + std::to_string(cache.bytes_) +
                                         " bytes cannot be mapped; lower --kv-cache-memory-bytes");
-  cache.memory_ = static_cast<char*>(memory);
 
   cache.bindings_.resize(static_cast<size_t>(config.layers));
-  char* base = cache.memory_;
+  char* base = cache.memory_.data();
   for (size_t g = 0; g < cache.groups_.size(); ++g) {
     const KvGroupPlan& group = cache.groups_[g];
     const int64_t layer_bytes = group.block_bytes / static_cast<int64_t>(group.layers.size());
@@ -94,16 +90,6 @@ StatusOr<KvCache> KvCache::create(const ModelConfig& config, const KvCacheOption
     base += group.num_blocks * group.block_bytes;
   }
   return cache;
-}
-
-KvCache::KvCache(KvCache&& other) noexcept
-    : groups_(std::move(other.groups_)),
-      bindings_(std::move(other.bindings_)),
-      memory_(std::exchange(other.memory_, nullptr)),
-      bytes_(other.bytes_) {}
-
-KvCache::~KvCache() {
-  if (memory_) munmap(memory_, static_cast<size_t>(bytes_));
 }
 
 std::vector<KvGroupInfo> KvCache::group_infos() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/base/anonymous_memory.h"
 #include "engine/base/status.h"
 #include "engine/exec/executor.h"
 #include "models/config.h"
@@ -37,9 +38,6 @@ class KvCache {
  public:
   // RESOURCE_EXHAUSTED if the memory cannot hold one sequence of a single block.
   static StatusOr<KvCache> create(const ModelConfig& config, const KvCacheOptions& options);
-  ~KvCache();
-  KvCache(KvCache&& other) noexcept;
-  KvCache& operator=(KvCache&&) = delete;
 
   std::vector<KvGroupInfo> group_infos() const;
   const std::vector<KvBinding>& bindings() const { return bindings_; }  // one per layer
@@ -49,7 +47,7 @@ class KvCache {
   KvCache() = default;
   std::vector<KvGroupPlan> groups_;
   std::vector<KvBinding> bindings_;
-  char* memory_ = nullptr;
+  AnonymousMemory memory_;
   int64_t bytes_ = 0;
 };
 
