@@ -85,13 +85,14 @@ void gather_rows(const Ctx& c, Tensor out, Tensor x, std::span<const int32_t> ro
   MR_DISPATCH(gather_rows, p);
 }
 
-void linear(const Ctx& c, Tensor out, Tensor x, const LinearWeight& w) {
+void linear(const Ctx& c, Tensor out, Tensor x, const LinearWeight& w, const LinearWeight* next) {
   Size rows{"rows"}, n{"n", w.n}, k{"k", w.k};
   expect("linear.out", out, kF32, {rows, n});
   expect("linear.x", x, kF32, {rows, k});
   if (rows.value == 0) return;
   const LinearParams p{out.row<float>(0), x.row<float>(0), rows.value,
-                       out.strides[0],    x.strides[0],    w};
+                       out.strides[0],    x.strides[0],    w,
+                       next};
   MR_DISPATCH(linear, p);
 }
 

@@ -45,7 +45,10 @@ void gather_rows(const Ctx& c, Tensor out, Tensor x, std::span<const int32_t> ro
 // out [T,n] = x [T,k] W^T + bias. bf16 weights multiply x rounded to bf16; the integer formats
 // multiply x quantised to int8 per row and group of 32 (scale = max|x| / 127, round to nearest
 // even), with exact integer dot products and f32 accumulation over groups in ascending order.
-void linear(const Ctx& c, Tensor out, Tensor x, const LinearWeight& w);
+// `next`, if known: the weight of the linear that follows. A hint: each thread fetches the first of
+// its share while it multiplies the last of this one.
+void linear(const Ctx& c, Tensor out, Tensor x, const LinearWeight& w,
+            const LinearWeight* next = nullptr);
 
 // ---- Attention ------------------------------------------------------------------------------
 

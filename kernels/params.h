@@ -62,6 +62,7 @@ struct LinearParams {
   int64_t rows;
   int64_t out_stride, x_stride;
   LinearWeight weight;
+  const LinearWeight* next;  // or null
 };
 
 struct RopeParams {

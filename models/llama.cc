@@ -66,8 +66,9 @@ RopeTable Llama::rope_table() const {
 
 // One decoder layer. x [T,H] is the residual stream. delta [T,H] is the previous sub-layer's
 // output, not yet added: folding the sum into the next norm saves one pass over memory.
-void Llama::block(const Ctx& c, const Step& s, const Layer& w, const KvBinding& kv, Tensor x,
-                  Tensor delta) const {
+// `next` is the weight of the linear that follows.
+void Llama::block(const Ctx& c, const Step& s, const Layer& w, const LinearWeight& next,
+                  const KvBinding& kv, Tensor x, Tensor delta) const {
   const int64_t T = x.dim(0), D = m_.head_dim;
   const Step::Group& group = s.groups[static_cast<size_t>(kv.group)];
   Scratch tmp(*c.arena);
@@ -75,7 +76,7 @@ void Llama::block(const Ctx& c, const Step& s, const Layer& w, const KvBinding& 
 
   add_rmsnorm(c, h, x, delta, w.attn_norm, m_.rms_eps);
   Tensor qkv = tmp({T, (heads_ + 2 * kv_heads_) * D});
-  linear(c, qkv, h, w.qkv);
+  linear(c, qkv, h, w.qkv, &w.o);
   const Tensor q = heads_view(qkv, 0, heads_, D);
   const Tensor k = heads_view(qkv, heads_, kv_heads_, D);
   const Tensor v = heads_view(qkv, heads_ + kv_heads_, kv_heads_, D);
@@ -88,15 +89,15 @@ void Llama::block(const Ctx& c, const Step& s, const Layer& w, const KvBinding& 
   Tensor o = tmp({T, heads_ * D});
   attention(c, heads_view(o, 0, heads_, D), q, kv.layer, group.sequences,
             1.0f / std::sqrt(static_cast<float>(D)));
-  linear(c, delta, o, w.o);
+  linear(c, delta, o, w.o, &w.gate_up);
   all_reduce(c, delta);
 
   add_rmsnorm(c, h, x, delta, w.mlp_norm, m_.rms_eps);
   Tensor gate_up = tmp({T, 2 * ffn_});
   Tensor act = tmp({T, ffn_});
-  linear(c, gate_up, h, w.gate_up);
+  linear(c, gate_up, h, w.gate_up, &w.down);
   silu_mul(c, act, gate_up);
-  linear(c, delta, act, w.down);
+  linear(c, delta, act, w.down, &next);
   all_reduce(c, delta);
 }
 
@@ -109,17 +110,22 @@ void Llama::forward(const Ctx& c, const Step& s, std::span<const KvBinding> kv,
   if (vocab_split_ == Split::columns) all_reduce(c, delta);
   // The first add_rmsnorm computes 0 + delta.
   zero(c, x);
-  for (size_t i = 0; i < layers_.size(); ++i) block(c, s, layers_[i], kv[i], x, delta);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const LinearWeight& next = i + 1 < layers_.size() ? layers_[i + 1].qkv : lm_head_;
+    block(c, s, layers_[i], next, kv[i], x, delta);
+  }
 
   add_rmsnorm(c, h, x, delta, norm_, m_.rms_eps);
   gather_rows(c, hidden, h, s.logit_rows);
 }
 
 void Llama::logits(const Ctx& c, Tensor logits, Tensor hidden) const {
-  if (tp_.size == 1 || vocab_split_ == Split::none) return linear(c, logits, hidden, lm_head_);
+  const LinearWeight* next = &layers_[0].qkv;  // of the next step
+  if (tp_.size == 1 || vocab_split_ == Split::none)
+    return linear(c, logits, hidden, lm_head_, next);
   Scratch tmp(*c.arena);
   Tensor share = tmp({hidden.dim(0), lm_head_.n});
-  linear(c, share, hidden, lm_head_);
+  linear(c, share, hidden, lm_head_, next);
   all_gather_columns(c, logits, share);
 }
 

@@ -30,8 +30,8 @@ class Llama final : public Model {
     LinearWeight down;                 // [H, F]
   };
 
-  void block(const Ctx& c, const Step& step, const Layer& w, const KvBinding& kv, Tensor x,
-             Tensor delta) const;
+  void block(const Ctx& c, const Step& step, const Layer& w, const LinearWeight& next,
+             const KvBinding& kv, Tensor x, Tensor delta) const;
   RopeTable rope_table() const;
 
   const ModelConfig m_;

@@ -32,14 +32,22 @@ class Pool {
                const_cast<void*>(static_cast<const void*>(&f)));
   }
 
+  // The share of [0, n) that split() gives a thread; may be empty.
+  struct Range {
+    int64_t begin, end;
+  };
+  Range share(int64_t n, int thread_idx) const {
+    return {n * thread_idx / size_, n * (thread_idx + 1) / size_};
+  }
+
   // Splits [0, n) into size() contiguous ranges and calls f(begin, end) for the non-empty ones.
   template <class F>
   void split(int64_t n, F&& f) const {
     if (n <= 0) return;
     if (size_ == 1 || n == 1) return f(int64_t{0}, n);
     run([&](int t) {
-      const int64_t begin = n * t / size_, end = n * (t + 1) / size_;
-      if (begin < end) f(begin, end);
+      const Range range = share(n, t);
+      if (range.begin < range.end) f(range.begin, range.end);
     });
   }
 

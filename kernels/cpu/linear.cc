@@ -51,6 +51,16 @@ LinearTask plain_task(const LinearParams& p) {
   return t;
 }
 
+int64_t num_units(int64_t n) { return (n + kUnit - 1) / kUnit; }
+
+// Where a thread begins to read a weight; null if there is none.
+const char* first_weights(const LinearWeight* w, const Pool& pool, int thread_idx) {
+  if (w == nullptr) return nullptr;
+  const int64_t column = pool.share(num_units(w->n), thread_idx).begin * kUnit;
+  return reinterpret_cast<const char*>(w->panels) +
+         column / kPanel * panel_bytes(w->format, w->k) + column % kPanel * 4;
+}
+
 void take_scratch(LinearTask& t, const LinearKernels& kernels, Scratch& scratch) {
   if (t.format == WeightFormat::f32) {
     t.values = const_cast<char*>(reinterpret_cast<const char*>(t.x));
@@ -83,8 +93,11 @@ void linear(const Ctx& c, const LinearParams& p) {
     else
       c.pool->split(t.rows, convert);
   }
-  c.pool->split((t.n + kUnit - 1) / kUnit,
-                [&](int64_t begin, int64_t end) { kernels.multiply(t, begin, end); });
+  c.pool->run([&](int thread_idx) {
+    const Pool::Range units = c.pool->share(num_units(t.n), thread_idx);
+    if (units.begin < units.end)
+      kernels.multiply(t, units.begin, units.end, first_weights(p.next, *c.pool, thread_idx));
+  });
 }
 
 }  // namespace millrace::cpu

@@ -51,8 +51,9 @@ struct LinearKernels {
   int factor_rows;      // consecutive rows whose factors of a group lie side by side
   // Fills values etc. of rows [begin, end). Not called for f32 weights.
   void (*convert)(const LinearTask& t, int64_t begin, int64_t end);
-  // Output columns of units [begin, end), all rows.
-  void (*multiply)(const LinearTask& t, int64_t begin, int64_t end);
+  // Output columns of units [begin, end), all rows. `next`: what this thread will read of the
+  // weight that follows, to be fetched ahead; or null.
+  void (*multiply)(const LinearTask& t, int64_t begin, int64_t end, const char* next);
 };
 
 // A group of x is scaled by its largest magnitude, found by comparing bits so that a NaN counts as

@@ -297,10 +297,10 @@ void run_strips(const FormatTiles& f, int64_t height, Tile tile) {
   }
 }
 
-void multiply(const LinearTask& t, int64_t begin, int64_t end) {
+void multiply(const LinearTask& t, int64_t begin, int64_t end, const char* /*next*/) {
   const FormatTiles& f = tiles_of(t.format);
   for (int64_t unit = begin; unit < end; ++unit)
-    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes, true,
+    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes, nullptr,
                 [&](int64_t height, const Tile& tile) { run_strips(f, height, tile); });
 }
 

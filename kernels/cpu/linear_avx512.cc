@@ -426,14 +426,15 @@ const FormatTiles& tiles_of(const LinearTask& t) {
   return kF32Tiles;
 }
 
-void multiply(const LinearTask& t, int64_t begin, int64_t end) {
+void multiply(const LinearTask& t, int64_t begin, int64_t end, const char* next) {
   const FormatTiles& f = tiles_of(t);
-  for (int64_t unit = begin; unit < end;) {
+  for (int64_t unit = begin, after; unit < end; unit = after) {
     const bool full = unit % 2 == 0 && unit + 1 < end;
+    after = unit + (full ? 2 : 1);
     const TileFunction* tiles = f.tiles[full ? 1 : 0];
-    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes, unit + (full ? 2 : 1) >= end,
+    pass_blocks(t, f.steps, unit * kUnit, kBlockBytes,
+                after < end ? weights_at(t, after * kUnit) : next,
                 [&](int64_t height, const Tile& tile) { tiles[height - 1](tile); });
-    unit += full ? 2 : 1;
   }
 }
 

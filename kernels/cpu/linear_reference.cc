@@ -89,7 +89,7 @@ float dot_integer(const LinearTask& t, int64_t panel_idx, int64_t row, int64_t c
   return sum;
 }
 
-void multiply(const LinearTask& t, int64_t begin, int64_t end) {
+void multiply(const LinearTask& t, int64_t begin, int64_t end, const char* /*next*/) {
   const bool integer = is_integer(t.format);
   for (int64_t column = begin * kUnit; column < std::min(end * kUnit, t.n); ++column) {
     const int64_t panel = column / kPanel, c = column % kPanel;

@@ -45,11 +45,16 @@ constexpr int64_t kStepBytes = kPanel * 4;  // of a panel: an element, pair, qua
 constexpr int64_t kLine = 64;               // bytes of a cache line
 constexpr int64_t kLinesPerStep = kStepBytes / kLine;
 
+// The first weights of a column that is a multiple of kUnit.
+inline const char* weights_at(const LinearTask& t, int64_t column) {
+  return reinterpret_cast<const char*>(t.panels) + column / kPanel * t.panel_bytes +
+         column % kPanel * 4;
+}
+
 inline Tile first_tile(const LinearTask& t, const TileSteps& s, int64_t column, int64_t step) {
   const int64_t panel = column / kPanel, c = column % kPanel;
   Tile tile{};
-  tile.w = reinterpret_cast<const char*>(t.panels) + panel * t.panel_bytes + step * s.weight_step +
-           c * 4;
+  tile.w = weights_at(t, column) + step * s.weight_step;
   if (t.scales) {
     const int64_t group = s.grouped ? step : 0;
     const int64_t at = panel * t.panel_scales + group * kPanel + c;
@@ -68,14 +73,14 @@ inline Tile first_tile(const LinearTask& t, const TileSteps& s, int64_t column, 
   return tile;
 }
 
-// The weights that are wanted next lie `bytes` further on. Shares out their cache lines over the
-// first tiles of rows, so that memory works while the others multiply.
-inline void fetch_ahead(Tile& tile, int64_t tiles, int64_t i, int64_t bytes) {
+// `next` is wanted next (null: nothing is known). Shares out its cache lines over the first tiles of
+// rows, so that memory works while the others multiply.
+inline void fetch_ahead(Tile& tile, int64_t tiles, int64_t i, const char* next) {
   const int64_t per_tile = tiles < kLinesPerStep ? 2 : 1;
   const int64_t line = i * per_tile;
-  const bool wanted = bytes > 0 && line < kLinesPerStep;
-  tile.ahead[0] = wanted ? bytes + line * kLine : 0;
-  tile.ahead[1] = wanted ? bytes + (line + per_tile - 1) * kLine : 0;
+  const char* first = next != nullptr && line < kLinesPerStep ? next + line * kLine : tile.w;
+  tile.ahead[0] = first - tile.w;
+  tile.ahead[1] = first == tile.w ? 0 : tile.ahead[0] + (per_tile - 1) * kLine;
 }
 
 // Where the factors of a row and group are.
@@ -84,10 +89,9 @@ inline int64_t factor_index(const LinearTask& t, int64_t factor_rows, int64_t ro
 }
 
 // Calls run(height, tile) for all rows: formats with groups in tiles of max_rows and a rest, the
-// others in tiles of nearly equal height. The next weights lie `ahead` bytes after the tile's; 0:
-// there are none.
+// others in tiles of nearly equal height. `next`: the weights after the tile's, or null.
 template <class Run>
-inline void pass_rows(const LinearTask& t, const TileSteps& s, Tile tile, int64_t ahead,
+inline void pass_rows(const LinearTask& t, const TileSteps& s, Tile tile, const char* next,
                       const Run& run) {
   const int64_t tiles = (t.rows + s.max_rows - 1) / s.max_rows;
   for (int64_t i = 0, row = 0; i < tiles; ++i) {
@@ -95,7 +99,7 @@ inline void pass_rows(const LinearTask& t, const TileSteps& s, Tile tile, int64_
     const int64_t height = !s.grouped          ? t.rows * (i + 1) / tiles - row
                            : left < s.max_rows ? left
                                                : s.max_rows;
-    fetch_ahead(tile, tiles, i, ahead);
+    fetch_ahead(tile, tiles, i, next);
     run(height, tile);
     row += height;
     tile.x += height * tile.x_stride;
@@ -110,10 +114,10 @@ inline void pass_rows(const LinearTask& t, const TileSteps& s, Tile tile, int64_
 
 // All rows for the columns from `column` on. k is cut where a panel exceeds `block_bytes`, so that
 // the weights stay in the second-level cache while the rows pass; one tile of rows reads them once
-// anyway, and the hardware fetches them ahead. `last`: this thread has no work in later panels.
+// anyway, and the hardware fetches them ahead. `next`: the weights after these columns', or null.
 template <class Run>
 inline void pass_blocks(const LinearTask& t, const TileSteps& s, int64_t column,
-                        int64_t block_bytes, bool last, const Run& run) {
+                        int64_t block_bytes, const char* next, const Run& run) {
   const int64_t steps = (t.k + s.k_per_step - 1) / s.k_per_step;
   const int64_t block = t.rows <= s.max_rows ? steps : block_bytes / s.weight_step;
   for (int64_t step = 0; step < steps; step += block) {
@@ -121,9 +125,7 @@ inline void pass_blocks(const LinearTask& t, const TileSteps& s, int64_t column,
     tile.steps = steps - step < block ? steps - step : block;
     tile.last = step + tile.steps == steps;
     tile.bias = t.bias && tile.last ? t.bias + column : nullptr;
-    // Blocks of k, and the panels after them, follow each other in memory.
-    const bool more = t.rows > s.max_rows && !(last && tile.last);
-    pass_rows(t, s, tile, more ? tile.steps * s.weight_step : 0, run);
+    pass_rows(t, s, tile, tile.last ? next : tile.w + tile.steps * s.weight_step, run);
   }
 }
 
