@@ -112,10 +112,7 @@ void Scheduler::schedule_running(Draft& draft) {
   serve(true);
   int64_t decode = 0, prompt = 0;
   count_rows(draft.entries, decode, prompt);
-  int64_t backlog = waiting_tokens_;
-  for (const Sequence* s : running_)
-    if (s->remaining() > 1) backlog += s->remaining();
-  draft.budget = pace_.prompt_rows(decode, draft.budget, backlog);
+  draft.budget = pace_.prompt_rows(decode, draft.budget);
   serve(false);
 }
 

@@ -37,15 +37,11 @@ double StepPace::decode_seconds(int64_t rows) const {
   return row_ * static_cast<double>(rows);
 }
 
-int64_t StepPace::prompt_rows(int64_t decode_rows, int64_t most, int64_t backlog) const {
+int64_t StepPace::prompt_rows(int64_t decode_rows, int64_t most) const {
   if (decode_rows == 0) return most;
   if (row_ <= 0.0) return std::min(most, kFirstRows);
   const double alone = decode_seconds(decode_rows);
-  double allowed = target_;
-  if (target_ <= 0.0) {
-    const bool crowded = static_cast<double>(backlog) * row_ > kBacklog;
-    allowed = std::max(kStretch * alone, kUnnoticed) * (crowded ? 2.0 : 1.0);
-  }
+  const double allowed = target_ > 0.0 ? target_ : std::max(kStretch * alone, kUnnoticed);
   const double rows = std::clamp((allowed - alone) / row_, 0.0, static_cast<double>(most));
   return std::min(most, std::max(kLeastRows, static_cast<int64_t>(rows)));
 }

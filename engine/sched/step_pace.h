@@ -23,13 +23,11 @@ class StepPace {
   void observe(int64_t decode_rows, int64_t prompt_rows, double seconds);
 
   // At least kLeastRows; `most` if nothing decodes, or while the cost of a row is unknown and most
-  // is less than kFirstRows. `backlog`: rows of prompts that are still to be computed. Where they
-  // are more than kBacklog seconds of work and no target was given, steps may last twice as long.
-  int64_t prompt_rows(int64_t decode_rows, int64_t most, int64_t backlog) const;
+  // is less than kFirstRows.
+  int64_t prompt_rows(int64_t decode_rows, int64_t most) const;
 
   static constexpr double kStretch = 2.5;
-  static constexpr double kUnnoticed = 0.03;  // seconds between tokens; much faster than one reads
-  static constexpr double kBacklog = 1.0;
+  static constexpr double kUnnoticed = 0.05;  // seconds between tokens; faster than one reads
   static constexpr int64_t kLeastRows = 16;  // fewer would waste the weights that are read for them
   static constexpr int64_t kFirstRows = 64;
 

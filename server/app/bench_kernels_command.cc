@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -232,7 +233,10 @@ class KernelBench {
     Operands operands;
     for (const int64_t rows : o_.rows) {
       if (rows > 64) continue;
-      const float* source = operands.floats(rows * m_.vocab);
+      // As uneven as a language model's: token of rank r is as likely as 1 / r^1.2.
+      float* source = operands.floats(rows * m_.vocab);
+      for (int64_t i = 0; i < rows * m_.vocab; ++i)
+        source[i] = -1.2f * std::log(static_cast<float>(1 + i * 7919 % m_.vocab));
       Tensor logits(operands.floats(rows * m_.vocab), DType::f32, {rows, m_.vocab});
       std::vector<SampledToken> sampled(static_cast<size_t>(rows));
       for (const bool greedy : {true, false}) {

@@ -60,6 +60,7 @@ Json describe(const ServeBenchOptions& o, size_t requests) {
     out["random_prefix_len"] = w.random_prefix_len;
     out["warm_prefix"] = o.warm_prefix;
     out["vocab_size"] = w.vocab_size;
+    if (!w.extra_body.empty()) out["extra_body"] = Json::parse(w.extra_body);
   }
   out["ignore_eos"] = w.ignore_eos ? Json(*w.ignore_eos) : Json(w.trace.empty());
   out["seed"] = w.seed;
@@ -172,10 +173,14 @@ void add_workload_options(CLI::App& app, ServeBenchOptions& o) {
                                       "Random token ids are drawn from 100 up to this, exclusive")
                            ->check(positive)
                            ->capture_default_str();
+  CLI::Option* extra =
+      app.add_option("--extra-body", w.extra_body,
+                     "JSON object with more fields of every request, such as "
+                     "{\"temperature\": 0.8}; sampling is greedy otherwise");
   app.add_option("--trace", w.trace,
                  "JSONL file of request bodies to send instead of random prompts; a row's "
                  "\"arrival_s\" is when it is due, in seconds after the start")
-      ->excludes(input, output, prefix, vocab);
+      ->excludes(input, output, prefix, vocab, extra);
   app.add_flag_function(
       "--ignore-eos,!--no-ignore-eos", [&w](int64_t times) { w.ignore_eos = times > 0; },
       "Send ignore_eos and min_tokens, so that answers have their full length (on for random "

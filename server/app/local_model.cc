@@ -184,8 +184,7 @@ void add_local_model_options(CLI::App& app, LocalModelOptions& o) {
   app.add_option(
          "--itl-target-ms", o.itl_target_ms,
          "Time a step may take while answers stream: prompts are computed in chunks that fit. "
-         "auto is 30 ms, or 2.5 times a step without prompts if that is longer; twice that while "
-         "more than a second of prompts waits.")
+         "auto is 50 ms, or 2.5 times a step without prompts if that is longer.")
       ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
       ->check(CLI::Range(0.0, 60'000.0))
       ->default_str("auto");

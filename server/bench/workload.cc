@@ -75,7 +75,9 @@ class RandomPrompts {
 
   LoadRequest request(const Prompt& prompt, int max_tokens) const {
     const bool exact = o_.ignore_eos.value_or(true);
-    Json body = {{"temperature", 0}, {"max_tokens", max_tokens}};
+    Json body = {{"temperature", 0}};
+    if (!o_.extra_body.empty()) body.update(Json::parse(o_.extra_body));
+    body["max_tokens"] = max_tokens;
     if (exact) {
       body["ignore_eos"] = true;
       body["min_tokens"] = max_tokens;
@@ -173,6 +175,8 @@ Status check(const WorkloadOptions& o, bool warm_prefix) {
   if (o.vocab_size <= kFirstId)
     return absl::InvalidArgumentError("--vocab-size must be above " + std::to_string(kFirstId) +
                                       ".");
+  if (!o.extra_body.empty() && !Json::parse(o.extra_body, nullptr, false).is_object())
+    return absl::InvalidArgumentError("--extra-body must be a JSON object.");
   if (warm_prefix && (o.random_prefix_len == 0 || !o.trace.empty()))
     return absl::InvalidArgumentError("--warm-prefix needs --random-prefix-len and no --trace.");
   return absl::OkStatus();

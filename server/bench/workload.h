@@ -28,6 +28,10 @@ struct WorkloadOptions {
   int random_prefix_len = 0;
   int vocab_size = 32000;  // ids are drawn from [100, vocab_size)
 
+  // A JSON object whose fields every random prompt's request has too, before those that we set
+  // ourselves: sampling, say, which is greedy otherwise.
+  std::string extra_body;
+
   std::string trace;  // a file of request bodies, one a line, instead of random prompts
   // Whether answers go on behind an end-of-sequence token up to their exact length. Unset: yes for
   // random prompts, as each row says for a trace.

@@ -64,6 +64,21 @@ TEST(Workload, RandomPromptsHaveTheLengthsAskedForAndShareThePrefix) {
   EXPECT_EQ(workload->requests[0].expected_tokens, 9);
 }
 
+TEST(Workload, ExtraFieldsAreSentButDoNotReplaceTheLength) {
+  WorkloadOptions o = small();
+  o.extra_body = R"({"temperature": 0.5, "top_p": 0.9, "max_tokens": 1, "stream": false})";
+  const Json body = Json::parse(make_workload(o, 0, false)->requests[0].body);
+  EXPECT_EQ(body["temperature"], 0.5);
+  EXPECT_EQ(body["top_p"], 0.9);
+  EXPECT_EQ(body["max_tokens"], 9);
+  EXPECT_EQ(body["stream"], true);
+  for (const char* wrong : {"[1]", "{", "7"}) {
+    o.extra_body = wrong;
+    EXPECT_THAT(status_message(make_workload(o, 0, false).status()),
+                HasSubstr("--extra-body must be a JSON object"));
+  }
+}
+
 TEST(Workload, TheSeedDecidesEveryByte) {
   WorkloadOptions o = small();
   const std::string body = make_workload(o, 0, false)->requests[3].body;
