@@ -73,8 +73,8 @@ inline Tile first_tile(const LinearTask& t, const TileSteps& s, int64_t column, 
   return tile;
 }
 
-// `next` is wanted next (null: nothing is known). Shares out its cache lines over the first tiles of
-// rows, so that memory works while the others multiply.
+// `next` is wanted next (null: nothing is known). Shares out its cache lines over the first tiles
+// of rows, so that memory works while the others multiply.
 inline void fetch_ahead(Tile& tile, int64_t tiles, int64_t i, const char* next) {
   const int64_t per_tile = tiles < kLinesPerStep ? 2 : 1;
   const int64_t line = i * per_tile;
